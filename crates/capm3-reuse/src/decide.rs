@@ -75,9 +75,10 @@ const MACHINES: [Rule<AboutMachine>; 26] = rule_book![
     obtain::names_too_long: "There would be one, but for its name. What is left is that none is free.",
 ];
 
-const KEPT: [Rule<AboutKept>; 8] = rule_book![
+const KEPT: [Rule<AboutKept>; 9] = rule_book![
     collect::left_to_capm3: "What CAPM3 wrote is nobody's to judge here, unless the flag says so.",
     collect::owner_is_gone: "Without an owner there is nothing else to ask.",
+    collect::owner_is_unreadable: "Of an owner that cannot be read nothing below is known. Until somebody helps it rests for ever, so it is told.",
     collect::not_ours: "Another installation decides about its owners.",
     collect::owner_is_paused: "Nothing ends during a pause.",
     collect::owner_was_moved: "An owner that was made later may have come along with the host, and keeps it then.",
@@ -223,10 +224,10 @@ fn without_cluster(case: &Case<'_>) -> Option<Decision> {
     is_missing.then(|| told(case, Reason::ClusterMissing, &text))
 }
 
-/// Whether this is the reason that the machine's status gives for whether it is up.
+/// Whether this is the reason that the machine's status gives for not being ready.
 fn says(seen: &MachineSeen, reason: Reason) -> bool {
     status::reported(&seen.machine, CONDITION_READY)
-        .is_some_and(|it| it.reason.as_deref() == Some(reason.as_str()))
+        .is_some_and(|it| !it.is_true() && it.reason.as_deref() == Some(reason.as_str()))
 }
 
 /// A machine that waits for something that is no host, and says so.

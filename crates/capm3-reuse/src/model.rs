@@ -397,6 +397,8 @@ pub struct MachineSeen {
     pub cleaning: Option<String>,
     /// For whom its host is to be kept, as owner and template say now; for a machine that is being deleted.
     pub verdict: Verdict,
+    /// What to change before its owner can be read, for a machine that is up and asks for reuse: told while that helps.
+    pub unreadable_owner: Option<String>,
     /// Its Node, if that is looked for.
     pub node: NodeSeen,
 }

@@ -188,6 +188,11 @@ async fn machine_seen(
             }
             Data::Awaited | Data::Failed(_) | Data::Unserved => {}
         }
+    } else if machine.is_provisioned()
+        && let Some(owner) = &seen.owner
+        && matches!(reuse(context, &namespace, &machine).await, Ok(Reuse::On))
+    {
+        seen.unreadable_owner = owner::unreadable(context, &namespace, owner).await;
     }
     Ok(Some(seen))
 }
@@ -511,12 +516,14 @@ async fn is_there<T>(
 async fn verdict(context: &Context, namespace: &str, seen: &MachineSeen) -> Result<Verdict, Error> {
     let owner = owner::live_of_machine(context, namespace, &seen.machine, &seen.parent).await?;
     let Some(wanted) = owner else {
-        return Ok(Verdict::Nobody("no control plane and no MachineDeployment owns its Machine"));
+        let why = "no control plane and no MachineDeployment owns its Machine";
+        return Ok(Verdict::Nobody(why.to_owned()));
     };
     if cluster::is_going(cluster_name(seen).as_deref(), seen.cluster.as_ref()) {
-        return Ok(Verdict::Nobody("its cluster is being deleted"));
+        return Ok(Verdict::Nobody("its cluster is being deleted".to_owned()));
     }
-    owner::verdict(context, namespace, &wanted, &seen.parent).await
+    let cloned_from = template_name(&seen.machine);
+    owner::verdict(context, namespace, &wanted, &seen.parent, cloned_from).await
 }
 
 /// The version of a kind's objects here.

@@ -30,6 +30,8 @@ pub struct OfOwner {
     pub rolls_out: bool,
     /// Whether its kind is not watched.
     pub is_unwatched: bool,
+    /// What to change before it can be read.
+    pub unreadable: Option<String>,
 }
 
 impl OfOwner {
@@ -47,6 +49,7 @@ impl OfOwner {
             rolls_out: !is_halted(it)
                 && status.is_some_and(|it| rolls_out(it, generation, replicas)),
             is_unwatched: false,
+            unreadable: None,
         }
     }
 
@@ -64,11 +67,12 @@ impl OfOwner {
             paused: capi::is_paused(&it.metadata),
             rolls_out: status.is_some_and(|it| rolls_out(it, generation, replicas)),
             is_unwatched: false,
+            unreadable: None,
         }
     }
 
     /// An owner of which nothing is known: it is taken for one that may need its hosts.
-    pub fn unknown(owner: &Owner) -> Self {
+    pub fn unknown(owner: &Owner, why: String) -> Self {
         Self {
             owner: owner.clone(),
             metadata: ObjectMeta::default(),
@@ -78,6 +82,7 @@ impl OfOwner {
             paused: true,
             rolls_out: false,
             is_unwatched: true,
+            unreadable: Some(why),
         }
     }
 }

@@ -50,7 +50,7 @@ reasons! {
         NodeAmbiguous: Kind::EndsWithin(HOUR), "The same, and several Nodes say that they run on its host.", "Delete the one that does not.";
         NodeMissing: Kind::EndsWithin(HOUR), "The same for long, and its Node is not known.", "Do what the message says.";
         Releasing: Kind::EndsWithin(HOUR), "The host is told to forget the machine.";
-        OwnerUnreadable: Kind::EndsWithin(HOUR), "The same, and it cannot be said for whom the host is to be kept.", "Do what the message says.";
+        OwnerUnreadable: Kind::EndsWithin(HOUR), "It cannot be read for whom the host is to be kept: it stays as it is until then.", "Do what the message says.";
         OwnerUnanswered: Kind::EndsWithin(HOUR), "Nobody says just now for whom the host is to be kept: it stays as it is until then.", "See what the message says of the error.";
         Deprovisioning: Kind::EndsWithin(HOURS), "The host is being cleared.";
         Reserved: Kind::Rests, "The host is kept for the machine's owner.";

@@ -139,7 +139,7 @@ pub enum Verdict {
     #[default]
     Unasked,
     /// For nobody, and why.
-    Nobody(&'static str),
+    Nobody(String),
     /// For this owner.
     For {
         /// The owner.
@@ -147,7 +147,7 @@ pub enum Verdict {
         /// Whether disks are wiped before, if the template says so that asks for reuse.
         cleaning: Option<String>,
     },
-    /// It cannot be said, and what to change; the host is kept for nobody.
+    /// It cannot be read, and what to change; that is asked again until it can.
     Unreadable(String),
     /// Nobody answered, and why; that is asked again until somebody does.
     Unanswered(String),
@@ -164,6 +164,8 @@ pub struct OwnerSeen {
     pub of_others: bool,
     /// Whether nobody is told when it changes, as its kind is not watched.
     pub is_unwatched: bool,
+    /// What to change before anything can be said of it, if it cannot be read.
+    pub unreadable: Option<String>,
     /// The owner of that kind and name if it has another uid than the reservation, and when it was made.
     pub later: Option<(Owner, Timestamp)>,
     /// Whether it is being deleted.

@@ -315,6 +315,18 @@ pub(crate) fn unanswered(host: &str, why: &str) -> String {
     format!("Host {host} is not cleared before it is known for whom it is to be kept: {why}")
 }
 
+pub(crate) fn owner_unreadable(why: &str) -> String {
+    format!(
+        "The host is installed; it could not be given back, as it cannot be read for whom it is to be kept: {why}"
+    )
+}
+
+pub(crate) fn stays_kept(host: &str, why: &str) -> String {
+    format!(
+        "Host {host} stays kept for an owner that cannot be read: {why}; or remove its spec.consumerRef"
+    )
+}
+
 pub(crate) fn moved_along(host: &str, owner: &Owner) -> String {
     format!("Host {host} stays kept for {owner}, which was moved here with it")
 }

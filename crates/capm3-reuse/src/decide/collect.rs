@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api_types::metal3::BareMetalHost;
 use api_types::names;
-use controller_kit::engine::Next;
+use controller_kit::engine::{Event, Next};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
@@ -35,6 +35,13 @@ pub(super) fn left_to_capm3(seen: &KeptSeen, policy: &Policy) -> Option<Decision
 
 pub(super) fn owner_is_gone(seen: &KeptSeen, _: &Policy) -> Option<Decision> {
     seen.owner.is_none().then(|| free(seen, Reason::OwnerGone, text::OWNER_GONE))
+}
+
+pub(super) fn owner_is_unreadable(seen: &KeptSeen, _: &Policy) -> Option<Decision> {
+    let why = seen.owner.as_ref()?.unreadable.as_ref()?;
+    let text = text::stays_kept(&seen.host.name_any(), why);
+    let event = Event { hourly: Some(0), ..on_host(Reason::OwnerUnreadable, &text) };
+    Some(Decision { events: vec![event], ..Decision::rest(Reason::OwnerUnreadable) })
 }
 
 pub(super) fn not_ours(seen: &KeptSeen, _: &Policy) -> Option<Decision> {
@@ -106,6 +113,7 @@ pub fn is_settled(seen: &KeptSeen, policy: &Policy) -> bool {
     let Some(owner) = seen.owner.as_ref().filter(|_| !is_capm3s) else { return false };
     let stays = !owner.of_others
         && !owner.paused
+        && owner.unreadable.is_none()
         && owner.later.is_none()
         && !owner.cluster_deleting
         && !owner.deleting

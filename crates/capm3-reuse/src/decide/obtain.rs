@@ -25,7 +25,7 @@ use crate::status::{Report, Said};
 use crate::text;
 
 /// Waiters are woken; this is for what nobody thought of.
-const RESYNC: Duration = Duration::from_secs(300);
+pub(super) const RESYNC: Duration = Duration::from_secs(300);
 
 /// What is not there or not right, before anything is taken for it.
 pub(super) fn lacks(case: &Case<'_>) -> Option<Decision> {

@@ -71,14 +71,17 @@ pub(super) fn give_back(case: &Case<'_>) -> Option<Decision> {
         return Some(Decision { writes, ..Decision::rest(Reason::Releasing) });
     }
     let pending = reservation::pending(host);
-    if let (None, Verdict::Unanswered(why)) = (&pending, &seen.verdict) {
-        return Some(unanswered(seen, &name, why, case.now));
+    let unsaid = match &seen.verdict {
+        Verdict::Unanswered(why) => Some((Reason::OwnerUnanswered, why)),
+        Verdict::Unreadable(why) => Some((Reason::OwnerUnreadable, why)),
+        Verdict::Unasked | Verdict::Nobody(_) | Verdict::For { .. } => None,
+    };
+    if let (None, Some((reason, why))) = (&pending, unsaid) {
+        return Some(unanswered(seen, reason, &text::unanswered(&name, why), case.now));
     }
     let verdict = pending.clone().unwrap_or_else(|| match &seen.verdict {
         Verdict::For { owner, .. } => Some(owner.clone()),
-        Verdict::Unasked | Verdict::Nobody(_) | Verdict::Unreadable(_) | Verdict::Unanswered(_) => {
-            None
-        }
+        _ => None,
     });
     let fields = ours(seen, host);
     let cleared = is_empty(seen, host, pending.is_some());
@@ -119,7 +122,6 @@ fn clear(
     let (seen, name) = (case.seen, host.name_any());
     let why = match &seen.verdict {
         Verdict::Nobody(why) => text::kept_for_nobody(why),
-        Verdict::Unreadable(why) => text::kept_for_nobody(why),
         _ => text::kept_for(verdict.as_ref()),
     };
     let switch_off = host.spec.online && host.spec.disable_power_off != Some(true);
@@ -139,23 +141,16 @@ fn clear(
     let text = text::clears(&name, &why, wiped);
     let cleaning = cleaning.filter(|mode| Some(*mode) != before).cloned();
     let uid = host.metadata.uid.clone().filter(|_| verdict.is_some());
-    let mut writes = vec![Write::Clear { host: name, fields, switch_off, cleaning, verdict, uid }];
-    if !matches!(seen.verdict, Verdict::Unreadable(_)) {
-        return step(writes, Reason::Releasing, &text);
-    }
-    let ready = Said::no(Reason::OwnerUnreadable, &text);
-    writes.extend(reported(seen, Some(ready), case.now));
-    step(writes, Reason::OwnerUnreadable, &text)
+    let clear = Write::Clear { host: name, fields, switch_off, cleaning, verdict, uid };
+    step(vec![clear], Reason::Releasing, &text)
 }
 
 /// It says so once, and again when that changes; what holds it up is an event, too.
 fn waits(seen: &MachineSeen, host: &BareMetalHost, now: Timestamp) -> Decision {
     let held_up = host::held_up(host);
     let message = text::clearing(host, held_up);
-    // Why it is kept for nobody is to be read for as long as nothing else is to be done.
-    let to_be_read = says(seen, Reason::OwnerUnreadable) && held_up.is_none();
-    let ready = (!to_be_read).then(|| Said::no(Reason::Deprovisioning, &message));
-    let writes: Vec<Write> = reported(seen, ready, now).into_iter().collect();
+    let ready = Said::no(Reason::Deprovisioning, &message);
+    let writes: Vec<Write> = reported(seen, Some(ready), now).into_iter().collect();
     let is_news = held_up.is_some() && !writes.is_empty();
     let events = is_news.then(|| on_machine(Reason::Deprovisioning, &message));
     let events = events.into_iter().collect();
@@ -164,13 +159,11 @@ fn waits(seen: &MachineSeen, host: &BareMetalHost, now: Timestamp) -> Decision {
 
 /// A verdict is for good, so without an answer there is none, and everything stays as it is. That is said once: the text of
 /// an error may be another each time.
-fn unanswered(seen: &MachineSeen, host: &str, why: &str, now: Timestamp) -> Decision {
-    let reason = Reason::OwnerUnanswered;
-    let message = text::unanswered(host, why);
+fn unanswered(seen: &MachineSeen, reason: Reason, message: &str, now: Timestamp) -> Decision {
     let is_news = !says(seen, reason);
-    let ready = is_news.then(|| Said::no(reason, &message));
+    let ready = is_news.then(|| Said::no(reason, message));
     let writes = reported(seen, ready, now).into_iter().collect();
-    let events = is_news.then(|| on_machine(reason, &message)).into_iter().collect();
+    let events = is_news.then(|| on_machine(reason, message)).into_iter().collect();
     Decision { writes, events, next: Next::After(ASK), ..Decision::rest(reason) }
 }
 

@@ -10,7 +10,7 @@ use controller_kit::engine::Reason as _;
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use super::obtain::{give_up, install, secrets};
+use super::obtain::{RESYNC, give_up, install, secrets};
 use super::{
     CONDITION_ASSOCIATED, Case, after, entry, look_closer, node, not_paused, on_machine, says,
     told, with_report,
@@ -146,7 +146,11 @@ pub(super) fn serve(case: &Case<'_>) -> Option<Decision> {
     }
     let node = node::about_node(seen, now);
     // Without its host it is not up, whatever is known of its Node.
-    let ready = node.said.filter(|_| ready.holds).unwrap_or(ready);
+    let doubt = seen.unreadable_owner.as_ref().map(|why| text::owner_unreadable(why));
+    let doubt = doubt.map(|text| Said::yes(Reason::OwnerUnreadable, &text));
+    // Nobody tells when it can be read.
+    again = again.or(node.again).or(doubt.as_ref().map(|_| RESYNC));
+    let ready = node.said.or(doubt).filter(|_| ready.holds).unwrap_or(ready);
     let (reason, text) = (ready.reason, ready.message.clone());
     let is_back = ready.holds && says(seen, Reason::HostLost);
     report.ready = Some(ready);
@@ -156,7 +160,7 @@ pub(super) fn serve(case: &Case<'_>) -> Option<Decision> {
         decision.events = vec![on_machine(reason, &text::is_back(&name, &text))];
     }
     decision.writes.extend(node.naming.map(Write::NameNode));
-    Some(Decision { next: after(again.or(node.again)), ..decision })
+    Some(Decision { next: after(again), ..decision })
 }
 
 /// Whether the machine is up, by its host.

@@ -499,6 +499,31 @@ fn a_machine_is_up_when_its_host_is_provisioned_and_its_image_is_on_it() {
 }
 
 #[test]
+fn a_machine_that_is_up_says_that_its_owner_cannot_be_read_until_it_can() {
+    let installed = json!({"spec": {"image": {"url": "http://a/b"}, "online": true}});
+    let ours = with(&with(&host("h", "provisioned"), &consumer("m", "m-uid")), &installed);
+    let mut seen = having(&ours);
+    seen.machine.spec.provider_id = Some("metal3://ns/h/m".to_owned());
+    let up = json!({"initialization": {"provisioned": true}});
+    let before = serde_json::to_value(&seen.machine.status).unwrap();
+    let mut status = before;
+    merge(&mut status, &up);
+    seen.machine.status = serde_json::from_value(status).ok();
+    seen.unreadable_owner = Some("allow get on it".to_owned());
+    let decision = decided(&seen);
+    assert_eq!((decision.reason, kinds(&decision)), (Reason::OwnerUnreadable, vec!["report"]));
+    assert!(decision.news() && decision.message().ends_with("allow get on it"));
+    let mut later = leaving::reporting(seen, &decision);
+    let ready = status::reported(&later.machine, CONDITION_READY).unwrap();
+    assert_eq!((ready.status.as_str(), ready.reason.as_deref()), ("True", Some("OwnerUnreadable")));
+    let again = decided(&later);
+    assert_eq!((kinds(&again), again.news()), (vec![], false));
+    assert!(again.again() <= Some(Duration::from_secs(300)), "nobody tells when it can");
+    later.unreadable_owner = None;
+    assert_eq!(decided(&later).reason, Reason::Provisioned);
+}
+
+#[test]
 fn a_host_that_was_taken_away_is_never_taken_back_and_an_unborn_machine_looks_for_another() {
     let theirs = with(&host("h", "available"), &consumer("other", "x"));
     let mut seen = having(&theirs);

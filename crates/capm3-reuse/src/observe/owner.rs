@@ -122,28 +122,58 @@ pub async fn verdict(
     namespace: &str,
     owner: &Owner,
     parent: &Parent,
+    cloned_from: Option<&str>,
 ) -> Result<Verdict, Error> {
+    let nobody = |why: &str| Ok(Verdict::Nobody(why.to_owned()));
     let live = match get_live(context, namespace, owner).await? {
         Found::Here(live) if is_it(&live, owner) => live,
-        Found::Here(_) | Found::Gone => return Ok(Verdict::Nobody("its owner is gone")),
-        Found::Unreadable(why) => return Ok(Verdict::Unreadable(why)),
+        Found::Here(_) | Found::Gone => return nobody("its owner is gone"),
+        Found::Unreadable(why) => {
+            let own = match cloned_from {
+                Some(name) => live_reuse(context, namespace, name).await?,
+                None => Some(Ok(false)),
+            };
+            return Ok(of_unreadable(why, own.as_ref()));
+        }
     };
     if live.metadata.deletion_timestamp.is_some() {
-        return Ok(Verdict::Nobody("its owner is being deleted"));
+        return nobody("its owner is being deleted");
     }
     let named = template_in(&live.data);
-    let mut templates: Vec<ObjectRef> = named.iter().cloned().collect();
-    if let Parent::Here(parent) = parent {
-        templates.extend(template_of_set(context, namespace, parent));
-    }
-    for template in templates.iter().filter(|it| is_template(it)) {
-        let name = template.name.as_deref().unwrap_or_default();
-        if let Some(template) = live_template(context, namespace, name).await? {
+    let of_set = match parent {
+        Parent::Here(parent) => template_of_set(context, namespace, parent),
+        Parent::None | Parent::Missing(_) => None,
+    };
+    for name in asked_in_turn(named.as_ref(), of_set, cloned_from) {
+        if let Some(template) = live_template(context, namespace, &name).await? {
             let uid = live.uid().unwrap_or_default();
-            return Ok(by_template(Owner { uid, ..owner.clone() }, name, &template.data));
+            return Ok(by_template(Owner { uid, ..owner.clone() }, &name, &template.data));
         }
     }
     Ok(without_template(owner, named.as_ref()))
+}
+
+/// The templates that say whether a host is kept, by name: each only where those before it are not there. An owner may be
+/// written before its new template is, and then the one that the machine was cloned from is the last that said it.
+fn asked_in_turn(
+    named: Option<&ObjectRef>,
+    of_set: Option<ObjectRef>,
+    cloned_from: Option<&str>,
+) -> Vec<String> {
+    let cloned_from = cloned_from.filter(|_| named.is_none_or(is_template));
+    let references = named.cloned().into_iter().chain(of_set).filter(is_template);
+    references.filter_map(|it| it.name).chain(cloned_from.map(str::to_owned)).collect()
+}
+
+/// The verdict where the owner cannot be read: a host of a machine that never asked for reuse need not wait until it can.
+fn of_unreadable(why: String, own: Option<&Result<bool, String>>) -> Verdict {
+    match own {
+        Some(Ok(false)) => {
+            let why = "the template that its machine was cloned from does not set nodeReuse";
+            Verdict::Nobody(why.to_owned())
+        }
+        _ => Verdict::Unreadable(why),
+    }
 }
 
 /// What the template says that an owner's next machine is made from.
@@ -151,7 +181,7 @@ fn by_template(owner: Owner, name: &str, template: &Value) -> Verdict {
     let cleaning = template["spec"]["template"]["spec"]["automatedCleaningMode"].as_str();
     match reuse_in(name, template) {
         Ok(true) => Verdict::For { owner, cleaning: cleaning.map(str::to_owned) },
-        Ok(false) => Verdict::Nobody("the template of its owner does not set nodeReuse"),
+        Ok(false) => Verdict::Nobody("the template of its owner does not set nodeReuse".to_owned()),
         Err(why) => Verdict::Unreadable(why),
     }
 }
@@ -199,6 +229,25 @@ pub(super) fn is_it(live: &DynamicObject, owner: &Owner) -> bool {
     owner.uid.is_empty() || live.uid().as_ref() == Some(&owner.uid)
 }
 
+/// What to change before an owner that is not watched can be read, if it cannot. An error says nothing of that.
+pub(super) async fn unreadable(
+    context: &Context,
+    namespace: &str,
+    owner: &Owner,
+) -> Option<String> {
+    if is_watched(owner) {
+        return None;
+    }
+    match get_live(context, namespace, owner).await {
+        Ok(Found::Unreadable(why)) => Some(why),
+        Ok(Found::Here(_) | Found::Gone) | Err(_) => None,
+    }
+}
+
+fn is_watched(owner: &Owner) -> bool {
+    matches!(owner.kind.as_str(), "MachineDeployment" | "KubeadmControlPlane")
+}
+
 /// The owner of that kind and name as it is now.
 pub(super) async fn get_live(
     context: &Context,
@@ -206,15 +255,14 @@ pub(super) async fn get_live(
     owner: &Owner,
 ) -> Result<Found, Error> {
     let Some(name) = is_name(&owner.name).then_some(&owner.name) else { return Ok(Found::Gone) };
-    let kind = match owner.kind.as_str() {
-        "MachineDeployment" | "KubeadmControlPlane" => {
-            resource(context, owner.group(), &owner.kind)
-        }
+    let kind = if is_watched(owner) {
+        resource(context, owner.group(), &owner.kind)
+    } else {
         // In the version that is served now: a reservation may be older than that.
-        _ => match served_kind(context, owner).await? {
+        match served_kind(context, owner).await? {
             Some(kind) => kind,
             None => return Ok(not_served(owner)),
-        },
+        }
     };
     let api: Api<DynamicObject> =
         Api::namespaced_with(context.kit.client.clone(), namespace, &kind);
@@ -241,7 +289,7 @@ fn as_found(
     answer: kube::Result<Option<DynamicObject>>,
 ) -> kube::Result<Found> {
     let (kind, name, group) = (&owner.kind, &owner.name, owner.group());
-    let is_given = matches!(kind.as_str(), "MachineDeployment" | "KubeadmControlPlane");
+    let is_given = is_watched(owner);
     match answer {
         Ok(live) => Ok(live.map_or(Found::Gone, |live| Found::Here(Box::new(live)))),
         Err(kube::Error::Api(status)) if status.is_forbidden() && !is_given => {
@@ -304,9 +352,9 @@ pub(super) fn template_in(owner: &Value) -> Option<ObjectRef> {
 
 /// What is said where no template was found. An owner whose kind is known says it where it is looked for.
 fn without_template(owner: &Owner, named: Option<&ObjectRef>) -> Verdict {
-    let is_known = matches!(owner.kind.as_str(), "MachineDeployment" | "KubeadmControlPlane");
+    let is_known = is_watched(owner);
     match named {
-        Some(named) if !is_template(named) => Verdict::Unreadable(format!(
+        Some(named) if !is_template(named) => Verdict::Nobody(format!(
             "{owner} points to {} {}: only a {TEMPLATE_KIND} says whether hosts are kept",
             named.kind.as_deref().unwrap_or_default(),
             named.name.as_deref().unwrap_or_default()
@@ -318,7 +366,7 @@ fn without_template(owner: &Owner, named: Option<&ObjectRef>) -> Verdict {
             let places = places.collect::<Vec<_>>().join(", ");
             Verdict::Unreadable(format!("{owner} names no template in any of {places}"))
         }
-        _ => Verdict::Nobody("the template of its owner is gone"),
+        _ => Verdict::Nobody("the template of its owner is gone".to_owned()),
     }
 }
 
@@ -377,6 +425,7 @@ async fn owner_seen(
     Ok(Some(OwnerSeen {
         of_others: !context.is_ours(&outline.metadata),
         is_unwatched: outline.is_unwatched,
+        unreadable: outline.unreadable,
         later: (!kept.is_for(&outline.owner)).then(|| (outline.owner.clone(), born)),
         deleting: outline.metadata.deletion_timestamp.is_some(),
         paused: outline.paused || found.as_ref().is_some_and(Cluster::is_paused),
@@ -424,10 +473,10 @@ async fn by_name(
     namespace: &str,
     owner: &Owner,
 ) -> Result<Option<OfOwner>, Error> {
-    match owner.kind.as_str() {
-        "MachineDeployment" | "KubeadmControlPlane" => Ok(watched(context, namespace, owner)),
-        _ => of_other_kind(context, namespace, owner).await,
+    if is_watched(owner) {
+        return Ok(watched(context, namespace, owner));
     }
+    of_other_kind(context, namespace, owner).await
 }
 
 /// The same of a kind that is watched.
@@ -485,7 +534,7 @@ async fn of_other_kind(
     let live = match get_live(context, namespace, owner).await? {
         Found::Here(live) => live,
         // What cannot be read may be there.
-        Found::Unreadable(_) => return Ok(Some(OfOwner::unknown(owner))),
+        Found::Unreadable(why) => return Ok(Some(OfOwner::unknown(owner, why))),
         Found::Gone => return Ok(None),
     };
     let status: OwnerStatus =
@@ -499,6 +548,7 @@ async fn of_other_kind(
         paused: capi::is_paused(&live.metadata),
         rolls_out: rolls_out(&status, live.metadata.generation, replicas),
         is_unwatched: true,
+        unreadable: None,
         replicas,
         metadata: live.metadata,
     }))

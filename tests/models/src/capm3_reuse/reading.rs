@@ -236,7 +236,7 @@ impl Hall {
         let verdict = if at(&state.owners, own) {
             Verdict::For { owner: owner(own), cleaning: None }
         } else {
-            Verdict::Nobody("its owner is gone")
+            Verdict::Nobody("its owner is gone".to_owned())
         };
         let seen = MachineSeen {
             machine,

@@ -27,6 +27,10 @@ fn a_reservation_ends_for_these_reasons_and_for_no_other() {
         (OwnerSeen { reuse: None, ..needed.clone() }, (Reason::Kept, false)),
         (OwnerSeen { paused: true, deleting: true, ..needed.clone() }, (Reason::Paused, false)),
         (OwnerSeen { of_others: true, deleting: true, ..needed.clone() }, (Reason::NotOurs, false)),
+        (
+            OwnerSeen { unreadable: Some("why".to_owned()), of_others: true, ..settled.clone() },
+            (Reason::OwnerUnreadable, false),
+        ),
         (needed.clone(), (Reason::Kept, false)),
         (OwnerSeen { rolls_out: true, ..settled.clone() }, (Reason::Kept, false)),
         (
@@ -53,6 +57,18 @@ fn a_reservation_ends_for_these_reasons_and_for_no_other() {
     let rolling = OwnerSeen { rolls_out: true, ..settled };
     assert_eq!(told(kept_seen(Some(rolling.clone()), Some(1199))), (Reason::Kept, false));
     assert_eq!(told(kept_seen(Some(rolling), Some(1200))), (Reason::NotNeeded, true));
+}
+
+#[test]
+fn a_reservation_whose_owner_cannot_be_read_says_so_once_an_hour() {
+    let unreadable = Some("allow get on it".to_owned());
+    let owner = OwnerSeen { is_unwatched: true, paused: true, unreadable, ..OwnerSeen::default() };
+    let seen = kept_seen(Some(owner), Some(9_000));
+    assert!(!is_settled(&seen, &Policy::default()));
+    let decision = decide(&Observed::Kept(Box::new(seen)), &Policy::default(), now());
+    assert_eq!((decision.reason, kinds(&decision)), (Reason::OwnerUnreadable, vec![]));
+    assert!(decision.message().contains("allow get on it") && decision.again().is_some());
+    assert!(decision.events[0].hourly.is_some() && decision.reason.is_warning());
 }
 
 #[test]

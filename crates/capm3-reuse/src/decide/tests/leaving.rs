@@ -14,8 +14,7 @@ fn the_verdict_goes_with_the_write_that_clears_the_image() {
     );
     for (verdict, wanted) in [
         (Verdict::For { owner: owner(), cleaning: None }, Some(owner())),
-        (Verdict::Nobody("why"), None),
-        (Verdict::Unreadable("why".to_owned()), None),
+        (Verdict::Nobody("why".to_owned()), None),
     ] {
         let mut seen = leaving(having(&ours));
         seen.verdict = verdict;
@@ -73,7 +72,7 @@ fn the_uid_beside_a_verdict_is_that_of_the_host_of_which_it_was_decided() {
         }}})
     };
     let stale = json!({"metadata": {"annotations": {names::ferrite::RESERVED_HOST_UID: "old"}}});
-    let nobody = Verdict::Nobody("why");
+    let nobody = Verdict::Nobody("why".to_owned());
     let for_owner = Verdict::For { owner: owner(), cleaning: None };
     // Brought here by a move, and decided here just now: what is written, and whether what stands there goes.
     for (state, patch, verdict, written, goes) in [
@@ -150,6 +149,8 @@ fn a_verdict_beside_an_image_or_one_that_cannot_be_read_is_decided_again() {
         // Nor without an answer.
         seen.verdict = Verdict::Unanswered("why".to_owned());
         assert_eq!(decided(&seen).reason, Reason::OwnerUnanswered, "{state} {text}");
+        seen.verdict = Verdict::Unreadable("why".to_owned());
+        assert_eq!(decided(&seen).reason, Reason::OwnerUnreadable, "{state} {text}");
     }
 }
 
@@ -291,29 +292,28 @@ fn a_host_that_is_only_switched_off_or_only_unhealthy_is_not_told_to_be_held_up(
 }
 
 #[test]
-fn an_owner_that_cannot_be_read_is_a_condition_and_a_warning_until_something_else_is_to_be_said() {
-    let ours = with(
-        &with(&host("h", "provisioned"), &consumer("m", "m-uid")),
-        &json!({"spec": {"image": {"url": "x"}}}),
-    );
-    let mut seen = leaving(having(&ours));
-    seen.verdict = Verdict::Unreadable("allow get on it".to_owned());
-    let decision = decided(&seen);
-    assert_eq!(kinds(&decision), ["clear", "report"]);
-    assert!(decision.news() && decision.reason.is_warning());
-    let mut later = reporting(seen, &decision);
-    let (reason, message) = ready(&later);
-    assert!(reason == "OwnerUnreadable" && message.ends_with("allow get on it"), "{message}");
-    let none = json!({
-        "metadata": {"annotations": {names::ferrite::PENDING_RESERVATION: "none"}},
-        "status": {"provisioning": {"state": "deprovisioning"}},
-    });
-    let clearing = with(&with(&host("h", ""), &consumer("m", "m-uid")), &none);
-    later.host = HostSeen::Here(Box::new(clearing.clone()));
-    assert_eq!(kinds(&decided(&later)), [""; 0]);
-    let failed = with(&clearing, &json!({"status": {"errorMessage": "no power"}}));
-    later.host = HostSeen::Here(Box::new(failed));
-    assert_eq!(ready(&reporting(later.clone(), &decided(&later))).0, "Deprovisioning");
+fn an_owner_that_cannot_be_read_holds_the_host_and_is_a_condition_and_a_warning() {
+    let ours = with(&host("h", "provisioned"), &consumer("m", "m-uid"));
+    let installed = with(&ours, &json!({"spec": {"image": {"url": "x"}}}));
+    let cleared = with(&host("h", "available"), &consumer("m", "m-uid"));
+    for host in [installed, ours, cleared] {
+        let mut seen = leaving(having(&host));
+        // It said so while it was up, which is another thing.
+        let up = json!({"conditions": [{"type": "Ready", "status": "True", "reason": "OwnerUnreadable"}]});
+        seen.machine.status = Some(serde_json::from_value(up).unwrap());
+        seen.verdict = Verdict::Unreadable("allow get on it".to_owned());
+        let decision = decided(&seen);
+        assert_eq!((decision.reason, kinds(&decision)), (Reason::OwnerUnreadable, vec!["report"]));
+        assert!(decision.news() && decision.reason.is_warning());
+        assert!(decision.again().is_some_and(|again| again <= Duration::from_secs(30)));
+        let mut later = reporting(seen, &decision);
+        let (reason, message) = ready(&later);
+        assert!(reason == "OwnerUnreadable" && message.ends_with("allow get on it"), "{message}");
+        assert_eq!((kinds(&decided(&later)), decided(&later).news()), (vec![], false));
+        // And when it can be read it goes on.
+        later.verdict = Verdict::For { owner: owner(), cleaning: None };
+        assert_ne!(decided(&later).reason, Reason::OwnerUnreadable);
+    }
 }
 
 #[test]
@@ -355,19 +355,17 @@ fn a_machine_that_is_given_back_after_a_pause_is_paused_no_longer() {
         json!({"type": names::capi::CONDITION_PAUSED, "status": "True", "reason": "Paused"});
     let none = json!({"metadata": {"annotations": {names::ferrite::PENDING_RESERVATION: "none"}}});
     let clearing = with(&with(&host("h", "deprovisioning"), &consumer("m", "m-uid")), &none);
-    for reason in ["Deprovisioning", "OwnerUnreadable"] {
-        let mut seen = leaving(having(&clearing));
-        let said = json!({"type": "Ready", "status": "False", "reason": reason, "message": "Host h is being cleared"});
-        seen.machine.status =
-            Some(serde_json::from_value(json!({"conditions": [paused.clone(), said]})).unwrap());
-        let decision = decided(&seen);
-        assert_eq!(kinds(&decision), ["report"], "{reason}");
-        let later = reporting(seen, &decision);
-        let told = status::reported(&later.machine, names::capi::CONDITION_PAUSED).unwrap();
-        assert_eq!(told.status, "False");
-        assert_eq!(ready(&later).0, reason);
-        assert_eq!(kinds(&decided(&later)), [""; 0]);
-    }
+    let mut seen = leaving(having(&clearing));
+    let said = json!({"type": "Ready", "status": "False", "reason": "Deprovisioning", "message": "Host h is being cleared"});
+    seen.machine.status =
+        Some(serde_json::from_value(json!({"conditions": [paused.clone(), said]})).unwrap());
+    let decision = decided(&seen);
+    assert_eq!(kinds(&decision), ["report"]);
+    let later = reporting(seen, &decision);
+    let told = status::reported(&later.machine, names::capi::CONDITION_PAUSED).unwrap();
+    assert_eq!(told.status, "False");
+    assert_eq!(ready(&later).0, "Deprovisioning");
+    assert_eq!(kinds(&decided(&later)), [""; 0]);
 }
 
 #[test]
@@ -376,7 +374,7 @@ fn whether_disks_are_wiped_is_said_by_the_template_that_keeps_the_host_and_told_
         owner: owner(),
         cleaning: cleaning.map(str::to_owned),
     };
-    let nobody = || Verdict::Nobody("why");
+    let nobody = || Verdict::Nobody("why".to_owned());
     // What the deciding template says, what the machine's own does, what is on the host; what is written, whether that hurts.
     for (verdict, own, on_host, written, hurts) in [
         (kept(Some("disabled")), Some("metadata"), "metadata", Some("disabled"), false),

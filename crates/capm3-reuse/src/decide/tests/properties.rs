@@ -80,8 +80,9 @@ fn any_seen() -> impl Strategy<Value = (MachineSeen, Policy)> {
     let reuse = prop::sample::select(vec![Reuse::On, Reuse::Off]);
     let verdict = prop::sample::select(vec![
         Verdict::For { owner: owner(), cleaning: None },
-        Verdict::Nobody("why"),
+        Verdict::Nobody("why".to_owned()),
         Verdict::Unanswered("why".to_owned()),
+        Verdict::Unreadable("why".to_owned()),
     ]);
     let data = prop::sample::select(vec![Data::NotWanted, Data::NotAskedFor, Data::Awaited]);
     let flags = prop::collection::vec(any::<bool>(), 11);
@@ -139,7 +140,7 @@ fn any_seen() -> impl Strategy<Value = (MachineSeen, Policy)> {
 
 /// A host that is kept, and what its owner is like. Most owners are there and nothing is the matter with them.
 fn any_kept() -> impl Strategy<Value = (KeptSeen, Policy)> {
-    let flags = prop::collection::vec(prop::bool::weighted(0.15), 14);
+    let flags = prop::collection::vec(prop::bool::weighted(0.15), 15);
     let reuse = prop::sample::select(vec![None, Some(true), Some(true), Some(false)]);
     // Around the grace period, and around that of a rollout.
     let seconds = [None, Some(0), Some(119), Some(120), Some(1_199), Some(1_200)];
@@ -166,6 +167,7 @@ fn any_kept() -> impl Strategy<Value = (KeptSeen, Policy)> {
             let owner = OwnerSeen {
                 of_others: flags[2],
                 is_unwatched: flags[3],
+                unreadable: flags[14].then(|| "why".to_owned()),
                 later: flags[4].then(|| (later, now())),
                 deleting: flags[5],
                 paused: flags[6],
@@ -255,7 +257,11 @@ proptest! {
                     let host = named(&seen, host).expect("only a host that was seen is written");
                     prop_assert!(leaving && seen.live && judge::is_of(host, machine));
                     let decided = reservation::pending(host).is_some();
-                    prop_assert!(decided || !matches!(seen.verdict, Verdict::Unanswered(_)));
+                    let is_said = matches!(
+                        seen.verdict,
+                        Verdict::Unasked | Verdict::Nobody(_) | Verdict::For { .. }
+                    );
+                    prop_assert!(decided || is_said);
                     if matches!(step, Write::Release { .. }) {
                         prop_assert!(!judge::is_told_what_to_install(host));
                         let state = host.provisioning_state().as_str();
@@ -307,6 +313,7 @@ proptest! {
             prop_assert!(!is_capm3s);
             let owner = seen.owner.as_ref();
             prop_assert!(owner.is_none_or(|it| !it.paused && !it.of_others));
+            prop_assert!(owner.is_none_or(|it| it.unreadable.is_none()));
             match step {
                 Write::Free { host, .. } => {
                     prop_assert!(cleared && host == "h");

@@ -74,8 +74,47 @@ fn a_right_that_the_chart_gives_and_that_is_away_is_no_word_about_an_owner() {
 
 #[test]
 fn an_owner_that_cannot_be_read_keeps_its_hosts_and_is_not_watched() {
-    let unknown = OfOwner::unknown(&owner());
+    let unknown = OfOwner::unknown(&owner(), "why".to_owned());
     assert_eq!((unknown.paused, unknown.is_unwatched), (true, true));
+}
+
+#[test]
+fn templates_are_asked_from_the_owner_s_own_to_the_one_a_machine_came_from() {
+    let template = |kind: &str, name: &str| -> ObjectRef {
+        let it = json!({
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": kind, "name": name,
+        });
+        serde_json::from_value(it).unwrap()
+    };
+    let (now, set) = (template(TEMPLATE_KIND, "now"), template(TEMPLATE_KIND, "set"));
+    let other = template("OtherTemplate", "other");
+    for (named, of_set, wanted) in [
+        (Some(&now), Some(&set), &["now", "set", "first"][..]),
+        (Some(&now), None, &["now", "first"]),
+        // A provider may name it in a place that is not known here.
+        (None, None, &["first"]),
+        // Its next machines are of another provider.
+        (Some(&other), None, &[]),
+    ] {
+        assert_eq!(asked_in_turn(named, of_set.cloned(), Some("first")), wanted, "{named:?}");
+    }
+    assert!(asked_in_turn(None, None, None).is_empty());
+}
+
+#[test]
+fn an_unreadable_owner_holds_only_a_host_whose_machine_asks_for_reuse() {
+    let why = || "allow get on it".to_owned();
+    for (own, held) in [
+        (Some(Ok(true)), true),
+        (Some(Err("it is odd".to_owned())), true),
+        // That template is gone: it may have asked for it.
+        (None, true),
+        (Some(Ok(false)), false),
+    ] {
+        let verdict = of_unreadable(why(), own.as_ref());
+        assert_eq!(verdict == Verdict::Unreadable(why()), held, "{own:?}");
+        assert_eq!(matches!(verdict, Verdict::Nobody(_)), !held, "{own:?}");
+    }
 }
 
 #[test]
@@ -281,13 +320,14 @@ fn the_template_that_keeps_a_host_says_whether_its_disks_are_wiped() {
         owner: owner(),
         cleaning: cleaning.map(str::to_owned),
     };
+    let nobody = |why: &str| Verdict::Nobody(why.to_owned());
     for (spec, wanted) in [
         (json!({"nodeReuse": true}), kept(None)),
         (
             json!({"nodeReuse": true, "template": {"spec": {"automatedCleaningMode": "disabled"}}}),
             kept(Some("disabled")),
         ),
-        (json!({}), Verdict::Nobody("the template of its owner does not set nodeReuse")),
+        (json!({}), nobody("the template of its owner does not set nodeReuse")),
     ] {
         assert_eq!(by_template(owner(), "t", &json!({"spec": spec})), wanted);
     }
