@@ -175,15 +175,8 @@ impl Context {
 
     /// And so did what they answered.
     pub fn data_changed(&self, data: &Metal3Data) {
-        let ObjectKey { namespace, name } = ObjectKey::of(data);
-        let Some(claims) = &self.caches.claims else { return };
-        let of_it = claims.state_filter(|claim| {
-            let status = claim.status.as_ref();
-            let rendered = status.and_then(|status| status.rendered_data.as_ref());
-            claim.metadata.namespace.as_ref() == Some(&namespace)
-                && rendered.is_some_and(|it| it.name.as_ref() == Some(&name))
-        });
-        self.wake_machines(&namespace, of_it.iter().map(|it| it.name_any()));
+        let claim = data.spec.claim.as_ref().and_then(|it| it.name.clone());
+        self.wake_machines(&ObjectKey::of(data).namespace, claim);
     }
 
     /// A deployment appeared, changed or went.

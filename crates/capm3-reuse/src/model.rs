@@ -392,6 +392,8 @@ pub struct MachineSeen {
     pub missing_template: Option<String>,
     /// Its rendered secrets.
     pub data: Data,
+    /// The uid of the claim that asked for them, if there is one: a later claim of its name is nobody's to withdraw here.
+    pub claim: Option<String>,
     /// Whether disks are wiped, as the template says that it was cloned from, or itself where that says nothing. Nothing if
     /// that template is gone: its last word stands on the host.
     pub cleaning: Option<String>,
@@ -417,7 +419,11 @@ impl MachineSeen {
             Data::Rendered { meta_data, network_data, .. } => {
                 [meta_data.is_some(), network_data.is_some()]
             }
-            Data::NotAskedFor | Data::Awaited | Data::Failed(_) | Data::Unserved => [true; 2],
+            Data::NotAskedFor
+            | Data::Awaited
+            | Data::Withdrawn(_)
+            | Data::Failed(_)
+            | Data::Unserved => [true; 2],
         };
         let spec = &self.machine.spec;
         let named = [("metaData", &spec.meta_data), ("networkData", &spec.network_data)];

@@ -158,6 +158,7 @@ async fn machine_seen(
         found.map(|it| (*it).clone())
     };
     seen.owner = owner::of_machine(context, &namespace, &machine, &seen.parent);
+    seen.claim = data::claim(context, &namespace, &machine).and_then(|it| it.uid());
     seen.data = data::cached(context, &namespace, &machine);
     if machine.metadata.deletion_timestamp.is_some() {
         let all = context.index.with(|index| index.hosts_of(&namespace, &machine.name_any()));
@@ -181,12 +182,17 @@ async fn machine_seen(
     } else if is_to_be_installed(&seen) {
         match seen.data {
             Data::NotWanted => look_for_secret(context, &namespace, &mut seen).await?,
-            Data::NotAskedFor => look_for_template(context, &namespace, &mut seen).await?,
+            Data::NotAskedFor => {
+                look_for_template(context, &namespace, &mut seen).await?;
+                if let Some(what) = data::left_over(context, &namespace, &machine).await? {
+                    seen.data = Data::Withdrawn(what);
+                }
+            }
             Data::Rendered { .. } => {
                 seen.data = data::live(context, &namespace, &machine).await?;
                 look_for_secret(context, &namespace, &mut seen).await?;
             }
-            Data::Awaited | Data::Failed(_) | Data::Unserved => {}
+            Data::Awaited | Data::Withdrawn(_) | Data::Failed(_) | Data::Unserved => {}
         }
     } else if machine.is_provisioned()
         && let Some(owner) = &seen.owner
@@ -498,12 +504,23 @@ async fn is_there<T>(
     request: impl Future<Output = kube::Result<T>>,
     what: &'static str,
 ) -> Result<Option<bool>, Error> {
+    let found = get_if_allowed(name, request, what).await?;
+    Ok(found.map(|found| found.is_some()))
+}
+
+/// An object that need not be there; nothing at all if it may not be asked for.
+#[allow(clippy::option_option, reason = "not there and not known are two things")]
+async fn get_if_allowed<T>(
+    name: &str,
+    request: impl Future<Output = kube::Result<T>>,
+    what: &'static str,
+) -> Result<Option<Option<T>>, Error> {
     if !is_name(name) {
-        return Ok(Some(false));
+        return Ok(Some(None));
     }
     let answer = async {
         match unless_gone(request.await) {
-            Ok(found) => Ok(Some(found.is_some())),
+            Ok(found) => Ok(Some(found)),
             // Without that right the operator is the first who notices, or nobody.
             Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(None),
             Err(error) => Err(error),

@@ -74,6 +74,8 @@ pub enum Data {
     NotAskedFor,
     /// They are being made.
     Awaited,
+    /// What was rendered before, for a host that the machine lost, has to be gone first; what that is, and what it waits for.
+    Withdrawn(String),
     /// They could not be made, and why.
     Failed(String),
     /// They are there.

@@ -172,8 +172,22 @@ pub(crate) fn is_back(host: &str, now: &str) -> String {
     format!("Host {host} is this machine's again. {now}")
 }
 
-pub(crate) fn not_rendered(claim: &str) -> String {
-    format!("The secrets of Metal3DataClaim {claim} are not rendered yet")
+pub(crate) fn not_rendered(claim: &str, filter: Option<&str>) -> String {
+    let by = filter.map_or_else(String::new, |filter| {
+        format!("; only a CAPM3 whose --watch-filter is {filter}, or that has none, renders them")
+    });
+    format!("The secrets of Metal3DataClaim {claim} are not rendered yet{by}")
+}
+
+/// What was rendered before and is not gone yet.
+pub(crate) fn not_gone(kind: &str, name: &str, finalizers: &[String]) -> String {
+    let waits = match finalizers {
+        [] => String::new(),
+        all => format!(", and waits for its finalizers {}", all.join(", ")),
+    };
+    format!(
+        "The secrets are not asked for before what was rendered for another host is gone: {kind} {name} is still being removed{waits}"
+    )
 }
 
 pub(crate) fn host_failed(host: &str, why: &str) -> String {

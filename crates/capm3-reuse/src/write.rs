@@ -9,6 +9,7 @@ use api_types::names::ferrite::RESERVED_HOST_UID;
 use controller_kit::api_error::{unless_gone, unless_superseded};
 use controller_kit::engine::{Error, Event, Next, ObjectKey, Outcome, Reason as _, asked};
 use controller_kit::events::shorten;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Resource, ResourceExt as _};
@@ -421,7 +422,16 @@ impl<'a> Pass<'a> {
         let named = ListParams::default().fields(&format!("metadata.name={name}"));
         let listed = asked("read a Metal3DataClaim", claims.list_metadata(&named)).await?;
         let Some(claim) = listed.items.into_iter().next() else { return Ok(()) };
-        // A request that comes late must not take a later claim's addresses from a machine that runs with them.
+        // What comes late must not take a later claim's addresses from a machine that runs with them.
+        let seen = &self.machine_seen()?.claim;
+        if seen.is_some() && *seen != claim.metadata.uid {
+            return Err(Error::Superseded);
+        }
+        if let Some(patch) = without_finalizer_of_capm3(&claim.metadata) {
+            let params = PatchParams::default();
+            let request = claims.patch_metadata(name, &params, &patch);
+            written("patch a Metal3DataClaim", request).await?;
+        }
         let uid = Preconditions { uid: claim.metadata.uid, ..Preconditions::default() };
         let params = DeleteParams { preconditions: Some(uid), ..DeleteParams::default() };
         let request = async { unless_gone(claims.delete(name, &params).await) };
@@ -448,6 +458,16 @@ impl<'a> Pass<'a> {
         );
         Ok(())
     }
+}
+
+/// CAPM3's controller of machines left its finalizer on the claims that it made. It takes that off only while the machine goes, and
+/// not at all where it does not see the machine; and then nothing of the claim would ever go.
+fn without_finalizer_of_capm3(claim: &ObjectMeta) -> Option<Patch<Value>> {
+    let all = claim.finalizers.as_ref()?;
+    let others: Vec<&String> =
+        all.iter().filter(|it| *it != names::capm3::MACHINE_FINALIZER).collect();
+    let metadata = json!({ "resourceVersion": claim.resource_version, "finalizers": others });
+    (others.len() < all.len()).then(|| Patch::Merge(json!({ "metadata": metadata })))
 }
 
 /// Waits for a write. Where the object changed, or is gone, it comes too late.
@@ -492,6 +512,29 @@ mod tests {
             let free = Write::Free { host: "h".to_owned(), why: Reason::OwnerGone };
             let outcome = write(&context, &seen, &free, &mut Memory::default()).await;
             assert_eq!(matches!(outcome, Err(Error::Superseded)), !asks, "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn a_claim_that_is_withdrawn_keeps_no_finalizer_of_capm3_s_machines() {
+        let of = |finalizers: &[&str]| ObjectMeta {
+            resource_version: Some("7".to_owned()),
+            finalizers: Some(finalizers.iter().map(|it| (*it).to_owned()).collect()),
+            ..ObjectMeta::default()
+        };
+        let others = "metal3dataclaim.infrastructure.cluster.x-k8s.io";
+        for (all, left) in [
+            (&[][..], None),
+            (&[others], None),
+            (&[names::capm3::MACHINE_FINALIZER], Some(json!([]))),
+            (&[others, names::capm3::MACHINE_FINALIZER], Some(json!([others]))),
+        ] {
+            let patch = without_finalizer_of_capm3(&of(all)).map(|it| match it {
+                Patch::Merge(patch) => patch["metadata"].clone(),
+                other => panic!("{other:?}"),
+            });
+            let wanted = left.map(|it| json!({"resourceVersion": "7", "finalizers": it}));
+            assert_eq!(patch, wanted, "{all:?}");
         }
     }
 

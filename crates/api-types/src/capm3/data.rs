@@ -75,6 +75,9 @@ pub struct Metal3DataClaimStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Metal3DataSpec {
+    /// The claim that it answers, which has the name of its machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claim: Option<ObjectRef>,
     /// Secret with facts about the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meta_data: Option<NamedRef>,

@@ -12,7 +12,7 @@ use crate::seen::Data;
 use crate::text;
 
 /// How soon to look again for what is not watched: secrets and data templates.
-const UNWATCHED: Duration = Duration::from_secs(10);
+pub(super) const UNWATCHED: Duration = Duration::from_secs(10);
 
 /// What is not there or not right.
 pub(super) struct Lack {

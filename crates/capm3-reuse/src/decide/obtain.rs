@@ -276,7 +276,7 @@ pub(super) fn withdraw(seen: &MachineSeen) -> Option<Write> {
     let asked = match seen.data {
         Data::NotWanted | Data::Unserved => false,
         Data::NotAskedFor => was_associated(&seen.machine),
-        Data::Awaited | Data::Failed(_) | Data::Rendered { .. } => true,
+        Data::Awaited | Data::Withdrawn(_) | Data::Failed(_) | Data::Rendered { .. } => true,
     };
     asked.then_some(Write::WithdrawData)
 }

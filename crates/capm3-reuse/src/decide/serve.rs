@@ -108,6 +108,10 @@ pub(super) fn serve(case: &Case<'_>) -> Option<Decision> {
                 ready = Some(awaits_data(machine));
             }
             Data::Awaited => ready = Some(awaits_data(machine)),
+            Data::Withdrawn(what) => {
+                ready = Some(Said::no(Reason::WaitingForData, what));
+                again = Some(entry::UNWATCHED);
+            }
             Data::Failed(why) => ready = Some(Said::no(Reason::DataFailed, why)),
             // It is told before, with everything else that is missing.
             Data::Unserved => {}
@@ -206,7 +210,8 @@ fn untold_secrets(seen: &MachineSeen, parent: &Machine) -> [Option<String>; 3] {
 
 fn awaits_data(machine: &Metal3Machine) -> Said {
     let name = machine.metadata.name.as_deref().unwrap_or_default();
-    Said::no(Reason::WaitingForData, &text::not_rendered(name))
+    let filter = machine.label(names::capi::WATCH_FILTER);
+    Said::no(Reason::WaitingForData, &text::not_rendered(name, filter))
 }
 
 /// How it came to its host, and why to that one, stays as it was said first.

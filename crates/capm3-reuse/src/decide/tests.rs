@@ -612,13 +612,21 @@ fn rendered_secrets_are_asked_for_awaited_and_written_with_the_image() {
     for (data, reason, steps) in [
         (Data::NotAskedFor, Reason::WaitingForData, vec!["ask", "report"]),
         (Data::Awaited, Reason::WaitingForData, vec!["report"]),
+        (Data::Withdrawn("it goes".to_owned()), Reason::WaitingForData, vec!["report"]),
         (Data::Failed("no index".to_owned()), Reason::DataFailed, vec!["report"]),
         (Data::Unserved, Reason::DataFailed, vec!["report"]),
     ] {
         seen.data = data;
         let decision = decided(&seen);
         assert_eq!((decision.reason, kinds(&decision)), (reason, steps));
+        // Nobody tells when a secret is gone.
+        assert_eq!(decision.again().is_some(), matches!(seen.data, Data::Withdrawn(_)));
     }
+    // Where a filter is set it is said who has to render.
+    seen.data = Data::Awaited;
+    let filter = [(names::capi::WATCH_FILTER.to_owned(), "ours".to_owned())];
+    seen.machine.metadata.labels = Some(filter.into());
+    assert!(decided(&seen).message().contains("--watch-filter is ours"));
     let name = |text: &str| Some(text.to_owned());
     seen.data = Data::Rendered {
         name: "facts-0".to_owned(),

@@ -138,6 +138,14 @@ const RARE: [Rare; 29] = [
         "capm3-reuse/src/write.rs",
         "claims.create(",
     ),
+    // One that CAPM3 made before.
+    rare(
+        "capm3-reuse",
+        &["patch"],
+        (CAPM3, "metal3dataclaims"),
+        "capm3-reuse/src/write.rs",
+        "claims.patch_metadata(",
+    ),
     rare(
         "capm3-reuse",
         &["delete"],

@@ -84,6 +84,24 @@ async fn what_was_rendered_for_a_host_that_vanished_is_not_installed_on_the_next
     remove_host(&scene, "h1").await;
     let again = scene.says("m1", "WaitingForData").await;
     assert!(again.data["status"]["renderedData"].is_null(), "{}", again.data["status"]);
+    // Nobody is asked anew while that is there, as CAPM3 would answer with it.
+    scene.host_is("h2", "claimed", |it| consumer(it) == "Metal3Machine/m1").await;
+    let waits = scene
+        .until("m1", "a word about what goes first", |it| {
+            let ready = condition(it, "Ready").map(|it| it["message"].to_string());
+            ready.is_some_and(|it| it.contains("Metal3Data facts-0 is still being removed"))
+        })
+        .await;
+    assert!(
+        host_of(&waits) == "h2"
+            && CLAIM.api(&scene.client, &scene.namespace).get_opt("m1").await.unwrap().is_none()
+    );
+    scene.delete(DATA, "facts-0").await;
+    let its = kube::runtime::watcher::Config::default().fields("metadata.name=m1");
+    let claims = CLAIM.api(&scene.client, &scene.namespace);
+    bench::cluster_api::until(&claims, &its, "a claim for h2", |all| !all.is_empty())
+        .await
+        .unwrap();
     render(&scene, "facts-1", "of-h2").await;
     assert_eq!(scene.up("m1").await, "h2");
     let host = scene.get_host("h2").await;
