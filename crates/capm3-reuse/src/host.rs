@@ -8,6 +8,10 @@ use api_types::reference::ObjectRef;
 
 pub use api_types::capm3::{consumer_machine, is_elsewhere, is_of};
 
+/// How often the operator may fail at a host before that counts as more than a passing trouble. It waits longer each time, so
+/// this is about a quarter of an hour.
+const FAILURES: i64 = 3;
+
 /// Why a host is not newly claimed, whatever its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exclusion {
@@ -87,18 +91,33 @@ pub fn is_ready(host: &BareMetalHost) -> bool {
         && !is_told_what_to_install(host)
 }
 
+/// Whether nothing comes of it without somebody's help. What failed a few times the operator tries again by itself, and
+/// `bmo-reboot` takes its own pause off a host that nobody has: who left such a host for another would leave its disks.
+fn is_stuck(host: &BareMetalHost) -> bool {
+    let failures = host.status.as_ref().map_or(0, |status| status.error_count);
+    let passes =
+        host.annotation(names::metal3::PAUSED) == Some(names::ferrite::PAUSED_BY_BMO_REBOOT);
+    host.metadata.deletion_timestamp.is_some()
+        || host.is_marked_unhealthy()
+        || host.is_detached()
+        || (host.is_paused() && !passes)
+        || (error(host).is_some() && failures > FAILURES)
+}
+
 /// Whether it will be ready without anybody's help. One that is told what to install will not.
 pub fn is_on_its_way(host: &BareMetalHost) -> bool {
     use ProvisioningState::{
-        Deprovisioning, Inspecting, MatchProfile, None, Preparing, Provisioned, Provisioning,
-        Registering,
+        Available, Deprovisioning, Inspecting, MatchProfile, None, Preparing, Provisioned,
+        Provisioning, Ready, Registering,
     };
     // Provisioned and provisioning: its image was taken away and the operator has not noticed yet.
-    exclusion(host).is_none()
+    !is_stuck(host)
         && !is_told_what_to_install(host)
         && matches!(
             host.provisioning_state(),
-            Deprovisioning
+            Available
+                | Ready
+                | Deprovisioning
                 | Preparing
                 | Inspecting
                 | Registering
@@ -162,6 +181,33 @@ mod tests {
             let image = json!({"spec": {"image": {"url": url}}});
             let host = with(&host("h", "provisioned"), &image);
             assert_eq!(is_on_its_way(&host), coming, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_trouble_that_passes_by_itself_takes_no_host_off_its_way() {
+        let marked = |key: &str, value: &str| json!({"metadata": {"annotations": {key: value}}});
+        let failed =
+            |count: i64| json!({"status": {"errorMessage": "no power", "errorCount": count}});
+        let both = with(&host("h", "deprovisioning"), &marked(names::capm3::UNHEALTHY, ""));
+        assert!(!is_on_its_way(&with(&both, &failed(1))), "no error hides what is for good");
+        for (patch, comes) in [
+            (failed(1), true),
+            (failed(FAILURES), true),
+            (failed(FAILURES + 1), false),
+            (marked(names::metal3::PAUSED, names::ferrite::PAUSED_BY_BMO_REBOOT), true),
+            (marked(names::metal3::PAUSED, names::capm3::PAUSED_BY_CAPM3), false),
+            (marked(names::metal3::PAUSED, ""), false),
+            (marked(names::metal3::DETACHED, ""), false),
+            (marked(names::capm3::UNHEALTHY, ""), false),
+            (json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}), false),
+        ] {
+            // An available one is switched off with the write that clears it, and that may fail as well.
+            for state in ["deprovisioning", "available"] {
+                let host = with(&host("h", state), &patch);
+                assert_eq!(is_on_its_way(&host), comes, "{state} {patch}");
+                assert!(!is_ready(&host), "{state} {patch}");
+            }
         }
     }
 

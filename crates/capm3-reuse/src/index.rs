@@ -207,6 +207,7 @@ impl Index {
         now: Instant,
     ) -> Vec<String> {
         let space = self.namespaces.entry(namespace.to_owned()).or_default();
+        let was_coming = space.entries.get(name).is_some_and(|it| host::is_on_its_way(&it.host));
         let before = space.remove(name);
         if let Some(host) = host {
             space.insert(name, Entry::of(host, self.watch_filter.as_deref()));
@@ -220,7 +221,9 @@ impl Index {
             }
         }
         let left = before.as_ref().and_then(Class::label).map(str::to_owned);
-        let comes = after.and_then(Class::label).is_some_and(|it| left.as_deref() != Some(it));
+        let comes = after
+            .and_then(Class::label)
+            .is_some_and(|it| !was_coming || left.as_deref() != Some(it));
         // What was seen of it now counts, not what was expected of it.
         if !space.is_ready(name) {
             space.holds.remove(name);

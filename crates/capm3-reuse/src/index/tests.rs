@@ -92,6 +92,25 @@ fn every_host_that_names_a_machine_is_known_until_it_does_not() {
 }
 
 #[test]
+fn a_kept_host_with_a_passing_error_is_waited_for_and_a_broken_one_is_not() {
+    let failed = |count: i64| {
+        let status = json!({"status": {"errorMessage": "no power", "errorCount": count}});
+        like("h", "deprovisioning", &[kept_for(&owner()), status])
+    };
+    let (mut all, now) = (index(&[failed(1), host("free", "available")]), Instant::now());
+    assert_eq!(kept(&all.choose(&wish(), 0, now)), (None, Some("h"), None));
+    all.settle("ns", "m", Timestamp::default(), None, now);
+    assert!(!all.wait(wish(), Wants::Kept, now));
+    let mut update = |host: BareMetalHost| all.update("ns", "h", Some(cached(&host)), now);
+    assert!(update(failed(2)).is_empty(), "and it goes on waiting");
+    assert_eq!(update(failed(9)), ["m"], "let down");
+    // Nor does it sleep when the host is well again.
+    all.wait(wish(), Wants::OnlyKept, now);
+    let well = like("h", "deprovisioning", &[kept_for(&owner())]);
+    assert_eq!(all.update("ns", "h", Some(cached(&well)), now), ["m"]);
+}
+
+#[test]
 fn a_kept_host_that_is_not_ready_never_blocks_one_that_is() {
     for (state, more) in [
         ("deprovisioning", json!({})),
