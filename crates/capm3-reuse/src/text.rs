@@ -164,6 +164,12 @@ pub(crate) fn names_machine(host: &str) -> String {
     format!("Host {host} names this machine")
 }
 
+pub(crate) fn takes_back(host: &str) -> String {
+    format!(
+        "Host {host} was taken from this machine while it was installed, is nobody's, and is still told to install it: this machine takes it back"
+    )
+}
+
 pub(crate) fn lifts_pause(host: &str) -> String {
     format!("Host {host} names this machine, and the pause that CAPM3 set on it is lifted")
 }

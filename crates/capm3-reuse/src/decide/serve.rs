@@ -243,9 +243,32 @@ pub(super) fn lost(case: &Case<'_>) -> Option<Decision> {
         if !seen.live {
             return Some(look_closer(Reason::HostLost));
         }
-        return Some(give_up(seen, name, case.now));
+        return Some(match case.host().filter(|host| installs_for(case, host)) {
+            Some(host) => take_back(host),
+            None => give_up(seen, name, case.now),
+        });
     }
     Some(told(case, Reason::HostLost, &text::lost(&loss(case))))
+}
+
+/// Whether a host that nobody has is still told to install what the machine begins with. It would boot all the same, and with
+/// another host beside it there were two servers of one identity.
+fn installs_for(case: &Case<'_>, host: &BareMetalHost) -> bool {
+    let boot =
+        case.parents().and_then(|(parent, _)| parent.spec.bootstrap.data_secret_name.as_ref());
+    let told = host.spec.user_data.as_ref().and_then(|it| it.name.as_ref());
+    is_same(case.machine, host)
+        && host.spec.consumer_ref.is_none()
+        && host.metadata.deletion_timestamp.is_none()
+        && host::is_told_what_to_install(host)
+        && told.is_some()
+        && told == boot
+}
+
+fn take_back(host: &BareMetalHost) -> Decision {
+    let name = host.name_any();
+    let text = text::takes_back(&name);
+    adopted(Write::Claim { host: name, install: None, claimed: None }, &text)
 }
 
 /// What became of the host.

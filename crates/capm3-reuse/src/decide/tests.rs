@@ -542,6 +542,33 @@ fn a_host_that_was_taken_away_is_never_taken_back_and_an_unborn_machine_looks_fo
 }
 
 #[test]
+fn a_host_that_still_installs_a_machine_is_taken_back_before_it_boots_beside_another() {
+    let told =
+        |boot: &str| json!({"spec": {"image": {"url": "http://a/b"}, "userData": {"name": boot}}});
+    let orphan = with(&host("h", "provisioning"), &told("boot"));
+    let mut seen = having(&orphan);
+    seen.choice.free = Some(cached(&host("free", "available")));
+    let decision = decided(&seen);
+    let claim = Write::Claim { host: "h".to_owned(), install: None, claimed: None };
+    assert_eq!((&decision.writes[..], decision.news()), (&[claim][..], true));
+    seen.live = false;
+    assert!(decided(&seen).writes.is_empty(), "not on old news");
+    seen.live = true;
+    let given_up = ["give up", "report"];
+    for host in [
+        // Another boot secret, nothing to install, somebody else's, another host, one that goes.
+        with(&host("h", "provisioning"), &told("other")),
+        host("h", "available"),
+        with(&orphan, &consumer("other", "x")),
+        with(&orphan, &json!({"metadata": {"uid": "later"}})),
+        with(&orphan, &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})),
+    ] {
+        seen.host = HostSeen::Here(Box::new(host));
+        assert_eq!(kinds(&decided(&seen)), given_up, "{:?}", seen.host);
+    }
+}
+
+#[test]
 fn what_was_rendered_for_a_host_that_is_lost_is_taken_back_before_another_is_looked_for() {
     let named = |name: &str| json!({"name": name});
     let rendered = Data::Rendered {
