@@ -163,11 +163,15 @@ pub fn looks_claimable(host: &BareMetalHost) -> bool {
 }
 
 /// The verdict that stands on a host while it is cleared: `Some(None)` is "for nobody". It is written with the write that
-/// takes the image off, so on a host that has one it is not ours; and what cannot be read is no verdict, for nobody least.
+/// takes the image off, so on a host that has one it is not ours, nor on one that is another machine's by now: while this
+/// controller was not installed somebody else cleared it and gave it away. And what cannot be read is no verdict, for nobody
+/// least.
 #[allow(clippy::option_option, reason = "undecided and decided for nobody are two things")]
 pub fn pending(host: &BareMetalHost) -> Option<Option<Owner>> {
     let text = host.annotation(names::ferrite::PENDING_RESERVATION)?;
-    if host::is_told_what_to_install(host) {
+    let of = host.annotation(names::ferrite::PENDING_RESERVATION_OF);
+    let of_another = of.is_some_and(|of| host::consumer_machine(host) != Some(of));
+    if of_another || host::is_told_what_to_install(host) {
         return None;
     }
     if text == NOBODY {
@@ -346,6 +350,25 @@ mod tests {
             image.url = "http://a/b".to_owned();
             host.spec.image = Some(Box::new(image));
             assert_eq!(pending(&host), None);
+        }
+    }
+
+    #[test]
+    fn a_verdict_about_a_machine_says_nothing_of_a_later_one() {
+        for (consumer, believed) in [("m", true), ("later", false)] {
+            let mut host = BareMetalHost::default();
+            let notes = [
+                (names::ferrite::PENDING_RESERVATION, as_pending(Some(&owner("a")), "ns")),
+                (names::ferrite::PENDING_RESERVATION_OF, "m".to_owned()),
+            ];
+            host.metadata.annotations = Some(notes.map(|(key, it)| (key.to_owned(), it)).into());
+            host.spec.consumer_ref = Some(Box::new(ObjectRef {
+                api_version: Some("infrastructure.cluster.x-k8s.io/v1beta1".to_owned()),
+                kind: Some("Metal3Machine".to_owned()),
+                name: Some(consumer.to_owned()),
+                ..ObjectRef::default()
+            }));
+            assert_eq!(pending(&host).is_some(), believed, "{consumer}");
         }
     }
 

@@ -310,6 +310,7 @@ impl<'a> Pass<'a> {
                 let pending = reservation::as_pending(verdict.as_ref(), &self.key.namespace);
                 let annotations = json!({
                     names::ferrite::PENDING_RESERVATION: pending,
+                    names::ferrite::PENDING_RESERVATION_OF: self.key.name,
                     RESERVED_HOST_UID: uid,
                 });
                 let metadata = json!({ "annotations": annotations });
@@ -483,6 +484,7 @@ fn without_notes() -> Value {
     json!({
         names::ferrite::PASSED_OVER_BY: null,
         names::ferrite::PENDING_RESERVATION: null,
+        names::ferrite::PENDING_RESERVATION_OF: null,
         RESERVED_HOST_UID: null,
     })
 }
@@ -545,6 +547,7 @@ mod tests {
         for note in [
             names::ferrite::PASSED_OVER_BY,
             names::ferrite::PENDING_RESERVATION,
+            names::ferrite::PENDING_RESERVATION_OF,
             names::ferrite::RESERVED_HOST_UID,
         ] {
             assert!(metadata["annotations"].get(note).is_some_and(Value::is_null), "{note}");

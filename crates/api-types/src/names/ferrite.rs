@@ -67,6 +67,10 @@ pub const MADE_FROM: &str = "ferrite.metal3.io/made-from";
 /// with the write that clears the image, so that the verdict outlives template and owner.
 pub const PENDING_RESERVATION: &str = "ferrite.metal3.io/pending-reservation";
 
+/// Annotation on a host, beside the one before: the machine that gives it back. A controller that knows neither may give the host
+/// to another machine meanwhile.
+pub const PENDING_RESERVATION_OF: &str = "ferrite.metal3.io/pending-reservation-of";
+
 /// Annotation on a host: the uid that it had when it was decided for whom it is kept. Another one says that it was moved to
 /// another cluster since. Written and read by `capm3-reuse`; gone with the next claim and with the end of the reservation.
 pub const RESERVED_HOST_UID: &str = "ferrite.metal3.io/reserved-host-uid";

@@ -254,6 +254,7 @@ fn ours(seen: &MachineSeen, host: &BareMetalHost) -> Vec<&'static str> {
 pub(super) fn annotations(host: &BareMetalHost, is_kept: bool) -> Vec<String> {
     let ours = [
         names::ferrite::PENDING_RESERVATION,
+        names::ferrite::PENDING_RESERVATION_OF,
         names::ferrite::PASSED_OVER_BY,
         names::capi::BLOCK_MOVE,
     ];
