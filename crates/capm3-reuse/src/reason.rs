@@ -95,3 +95,24 @@ impl Reason {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use controller_kit::engine::Reason as _;
+    use controller_kit::engine::reasons::Kind;
+
+    use super::*;
+
+    /// What waits for hosts is counted by `ferrite_capm3_reuse_waiters`, which has an alert of its own.
+    #[test]
+    fn every_trouble_that_a_person_should_see_reaches_an_alert() {
+        let for_hosts = [Reason::NoKeptHost, Reason::NoHostAvailable];
+        for reason in Reason::ALL.iter().filter(|it| it.is_warning() && !for_hosts.contains(it)) {
+            assert!(matches!(reason.about().kind, Kind::EndsWithin(_)), "{reason:?}");
+        }
+        let steps = [Reason::Releasing, Reason::Deprovisioning, Reason::Provisioning];
+        for reason in steps.into_iter().chain([Reason::WaitingForData]) {
+            assert!(matches!(reason.about().kind, Kind::EndsWithin(_)), "{reason:?}");
+        }
+    }
+}
