@@ -12,5 +12,6 @@ fn main() -> ExitCode {
     let mut mistakes = Mistakes::default();
     let config = cli.common.check(settings::NAME, &mut mistakes);
     let policy = cli.own.check(&mut mistakes);
-    run::main(cli.command, config, mistakes, settings::needs(), |kit| controller::run(kit, policy))
+    let needs = settings::needs(config.watch_filter.as_deref());
+    run::main(cli.command, config, mistakes, needs, |kit| controller::run(kit, policy))
 }

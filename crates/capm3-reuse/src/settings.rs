@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use api_types::ContractVersion;
 use clap::{Args, Parser};
+use controller_kit::check::{Check, Row};
 use controller_kit::config::{Command, Mistakes, Settings as Common};
 use controller_kit::crd::{Field, Needed};
 use controller_kit::run::Needs;
 use serde_json::json;
+
+use crate::text;
 
 /// Name of the binary.
 pub const NAME: &str = "capm3-reuse";
@@ -98,9 +101,15 @@ impl Settings {
     }
 }
 
-/// What the controller needs from outside.
-pub fn needs() -> Needs {
-    Needs { fields: needed(), rules: RULES, ..Needs::default() }
+/// What the controller needs from outside, and what nobody does for it with a watch filter.
+pub fn needs(watch_filter: Option<&str>) -> Needs {
+    let undone = watch_filter.map(|filter| -> Check {
+        let result = Ok(text::left_to_others(filter));
+        let row = Row { subject: "watch filter".to_owned(), result };
+        Box::new(|_| Box::pin(async { vec![row] }))
+    });
+    let checks = undone.into_iter().collect();
+    Needs { fields: needed(), rules: RULES, checks, ..Needs::default() }
 }
 
 /// CRDs and fields that must be installed before anything is done. Kinds that are needed by some machines only, as the
@@ -151,6 +160,16 @@ mod tests {
         let mut mistakes = Mistakes::default();
         assert_eq!(cli.own.check(&mut mistakes), Policy::default());
         assert!(mistakes.lines().is_empty(), "{mistakes:?}");
+    }
+
+    #[tokio::test]
+    async fn with_a_watch_filter_check_says_what_nobody_does() {
+        assert!(needs(None).checks.is_empty());
+        let nobody = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let client = kube::Client::try_from(nobody).unwrap();
+        let check = needs(Some("ours")).checks.pop().unwrap();
+        let told: Vec<_> = check(client).await.into_iter().map(|it| it.result).collect();
+        assert!(matches!(&told[..], [Ok(text)] if text.contains("ours")), "{told:?}");
     }
 
     #[test]

@@ -39,6 +39,13 @@ pub(crate) const OWNER_DELETING: &str = "its owner is being deleted";
 pub(crate) const REUSE_OFF: &str = "the template of its owner has nodeReuse no longer";
 pub(crate) const NOT_NEEDED: &str = "every machine of its owner has a host or wants another one";
 
+/// What nobody does for machines with this watch label.
+pub(crate) fn left_to_others(filter: &str) -> String {
+    format!(
+        "a CAPM3 with another --watch-filter than {filter} renders no secrets for these machines and prepares no host for a move: run one with that value if data templates are used, and move with the script of the documentation"
+    )
+}
+
 // What is missing.
 
 pub(crate) fn machine_missing(name: &str) -> String {

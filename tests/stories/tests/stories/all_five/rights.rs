@@ -45,7 +45,7 @@ const fn rare(
     Rare { controller, verbs, group, resource, file, words }
 }
 
-const RARE: [Rare; 29] = [
+const RARE: [Rare; 30] = [
     // An event that comes again within minutes.
     rare(
         ALL,

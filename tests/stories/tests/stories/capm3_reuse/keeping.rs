@@ -419,3 +419,29 @@ async fn the_template_that_a_deployment_points_to_now_says_whether_a_host_is_kep
     scene.machine("b3", "starts", "on").await;
     assert_eq!(scene.up("b3").await, started);
 }
+
+#[tokio::test]
+async fn a_host_waits_for_an_owner_that_cannot_be_read_which_is_told_while_its_machine_is_up() {
+    let scene = Scene::with_deployment(plane().await, "unread", &["h1"], true).await;
+    let (_running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
+    scene.machine("m1", "md", "t").await;
+    // Nobody serves that kind here.
+    let owner = json!({
+        "apiVersion": "controlplane.cluster.x-k8s.io/v1beta1", "kind": "RKE2ControlPlane",
+        "name": "rke", "uid": "rke-uid",
+    });
+    scene.patch(MACHINE, "m1", json!({"metadata": {"ownerReferences": [owner]}})).await;
+    assert_eq!(scene.up("m1").await, "h1");
+    let says = |it: &DynamicObject, status: &str| {
+        condition(it, "Ready")
+            .is_some_and(|it| it["reason"] == "OwnerUnreadable" && it["status"] == status)
+    };
+    scene.until("m1", "up, with an owner that cannot be read", |it| says(it, "True")).await;
+    scene.delete(METAL3_MACHINE, "m1").await;
+    scene.until("m1", "held for that owner", |it| says(it, "False")).await;
+    assert!(!scene.get_host("h1").await.data["spec"]["image"].is_null());
+    // Of a machine that asks for no reuse nobody has to be known.
+    scene.patch(METAL3_MACHINE_TEMPLATE, "t", json!({"spec": {"nodeReuse": false}})).await;
+    scene.gone(METAL3_MACHINE, "m1").await;
+    assert_eq!(scene.consumer("h1").await, "");
+}

@@ -67,6 +67,19 @@ async fn a_machine_whose_host_vanishes_before_it_is_up_gets_another() {
 }
 
 #[tokio::test]
+async fn a_machine_takes_a_host_back_that_still_installs_it() {
+    let scene = Scene::with_deployment(plane().await, "orphan", &["h1"], false).await;
+    scene.operator().keep(&scene.namespace, "h1");
+    let (_running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
+    scene.machine("m1", "md", "t").await;
+    scene.says("m1", "Provisioning").await;
+    scene.hosts(&["h2"]).await;
+    scene.patch_host("h1", json!({"spec": {"consumerRef": null}})).await;
+    scene.host_is("h1", "taken back", |it| consumer(it) == "Metal3Machine/m1").await;
+    assert_eq!(scene.consumer("h2").await, "");
+}
+
+#[tokio::test]
 async fn what_was_rendered_for_a_host_that_vanished_is_not_installed_on_the_next_one() {
     let scene = Scene::new(plane().await, "stale").await;
     scene.hosts(&["h1"]).await;
