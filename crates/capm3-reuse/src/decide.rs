@@ -36,6 +36,8 @@ use crate::{host, text};
 
 /// Waits that end by themselves within this time of a machine's life are not worth a write.
 const YOUNG: Duration = Duration::from_secs(5);
+/// How soon to look again at what nobody tells, and for what nobody thought of.
+const RESYNC: Duration = Duration::from_secs(300);
 /// How soon to look again where a cache is behind what was read live.
 const BEHIND: Duration = Duration::from_secs(1);
 
@@ -180,6 +182,12 @@ impl<'a> Case<'a> {
 /// An event of a machine.
 fn on_machine(reason: Reason, text: &str) -> Event {
     Event::new(reason.is_warning(), reason.as_str(), "Assign", text)
+}
+
+/// One write about a machine's host, which is an event.
+fn step(write: Write, reason: Reason, text: &str) -> Decision {
+    let events = vec![on_machine(reason, text)];
+    Decision { writes: vec![write], events, ..Decision::rest(reason) }
 }
 
 /// An event of a host.

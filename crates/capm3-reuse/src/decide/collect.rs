@@ -8,8 +8,8 @@ use controller_kit::engine::{Event, Next};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
-use super::on_host;
 use super::release::{is_cleared, unwiped};
+use super::{RESYNC, on_host};
 use crate::model::{Decision, KeptSeen, Write};
 use crate::reason::Reason;
 use crate::reservation::{Kept, Owner};
@@ -21,9 +21,6 @@ use crate::text;
 const ROLLOUT: u32 = 10;
 /// How many seconds a move to another cluster takes at most.
 const MOVE: i64 = 3600;
-/// How soon to look again at an owner that nobody watches.
-const LOOK: Duration = Duration::from_secs(300);
-
 /// How soon to look again at a host whose owner the caches do not show as it is; they wake it when they do.
 const DOUBT: Duration = Duration::from_secs(60);
 
@@ -100,8 +97,8 @@ pub(super) fn unwatched(seen: &KeptSeen, decision: Decision) -> Decision {
         return decision;
     }
     let next = match decision.next {
-        Next::After(wait) => Next::After(wait.min(LOOK)),
-        Next::Now | Next::OnChange => Next::After(LOOK),
+        Next::After(wait) => Next::After(wait.min(RESYNC)),
+        Next::Now | Next::OnChange => Next::After(RESYNC),
     };
     Decision { next, ..decision }
 }

@@ -1,20 +1,15 @@
 //! A host whose machine went without giving it back: what was decided for it when its image went off is done all the same,
 //! or whoever is to have it next would wait for ever.
 
-use std::time::Duration;
-
 use api_types::metal3::{BareMetalHost, ProvisioningState};
 use controller_kit::engine::Next;
 use kube::ResourceExt as _;
 
-use super::on_host;
 use super::release::{annotations, is_cleared, unwiped};
+use super::{RESYNC, on_host};
 use crate::model::{Decision, LeftSeen, Write};
 use crate::reason::Reason;
 use crate::{host, reservation, text};
-
-/// How soon to look again at what is paused: nobody tells when the host is kept for nobody.
-const LOOK: Duration = Duration::from_secs(300);
 
 pub(super) fn not_ours(seen: &LeftSeen) -> Option<Decision> {
     seen.of_others.then(|| Decision::rest(Reason::NotOurs))
@@ -22,7 +17,7 @@ pub(super) fn not_ours(seen: &LeftSeen) -> Option<Decision> {
 
 pub(super) fn is_paused(seen: &LeftSeen) -> Option<Decision> {
     let is_paused = seen.paused || seen.host.is_paused();
-    is_paused.then(|| Decision { next: Next::After(LOOK), ..Decision::rest(Reason::Paused) })
+    is_paused.then(|| Decision { next: Next::After(RESYNC), ..Decision::rest(Reason::Paused) })
 }
 
 pub(super) fn has_machine(seen: &LeftSeen) -> Option<Decision> {

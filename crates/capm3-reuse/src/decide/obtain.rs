@@ -1,8 +1,6 @@
 //! How a machine comes to a host: what it asks for is checked, a host is chosen, the choice is written on the machine,
 //! and then the host is claimed.
 
-use std::time::Duration;
-
 use api_types::capi::Machine;
 use api_types::capm3::{HostSelector, Metal3Machine};
 use api_types::metal3::BareMetalHost;
@@ -13,7 +11,7 @@ use kube::ResourceExt as _;
 use serde_json::{Map, json};
 
 use super::entry::{self, Lack};
-use super::{Case, is_known, not_paused, reported, told, with_report};
+use super::{Case, RESYNC, is_known, not_paused, reported, told, with_report};
 use crate::index::Wants;
 use crate::machine::{PROVIDER_ID, is_same, provider_id, was_associated};
 use crate::model::{Claimed, Decision, Install, MachineSeen, Write};
@@ -23,9 +21,6 @@ use crate::seen::{Data, Reuse};
 use crate::selector::Selector;
 use crate::status::{Report, Said};
 use crate::text;
-
-/// Waiters are woken; this is for what nobody thought of.
-pub(super) const RESYNC: Duration = Duration::from_secs(300);
 
 /// What is not there or not right, before anything is taken for it.
 pub(super) fn lacks(case: &Case<'_>) -> Option<Decision> {

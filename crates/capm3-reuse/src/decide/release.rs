@@ -13,7 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::obtain::{pass_over, withdraw};
-use super::{Case, not_paused, on_machine, says};
+use super::{Case, not_paused, on_machine, says, step};
 use crate::machine::{is_same, was_associated, was_up};
 use crate::model::{Decision, MachineSeen, Write};
 use crate::reason::Reason;
@@ -107,7 +107,7 @@ pub(super) fn give_back(case: &Case<'_>) -> Option<Decision> {
     let is_clearing = *host.provisioning_state() == ProvisioningState::Deprovisioning;
     if let Some(owner) = verdict.as_ref().filter(|_| is_clearing) {
         let text = text::names_owner(&name, owner);
-        return Some(step(vec![release(verdict)], Reason::Reserved, &text));
+        return Some(step(release(verdict), Reason::Reserved, &text));
     }
     Some(waits(seen, host, case.now))
 }
@@ -142,7 +142,7 @@ fn clear(
     let cleaning = cleaning.filter(|mode| Some(*mode) != before).cloned();
     let uid = host.metadata.uid.clone().filter(|_| verdict.is_some());
     let clear = Write::Clear { host: name, fields, switch_off, cleaning, verdict, uid };
-    step(vec![clear], Reason::Releasing, &text)
+    step(clear, Reason::Releasing, &text)
 }
 
 /// It says so once, and again when that changes; what holds it up is an event, too.
@@ -171,10 +171,6 @@ fn unanswered(seen: &MachineSeen, reason: Reason, message: &str, now: Timestamp)
 fn reported(seen: &MachineSeen, ready: Option<Said>, now: Timestamp) -> Option<Write> {
     let report = Report { ready, paused: Some(not_paused()), ..Report::default() };
     status::patch(&seen.machine, &report, now).map(Write::Report)
-}
-
-fn step(writes: Vec<Write>, reason: Reason, text: &str) -> Decision {
-    Decision { writes, events: vec![on_machine(reason, text)], ..Decision::rest(reason) }
 }
 
 /// Nothing of the machine is left on this host, and it goes if there is no other.

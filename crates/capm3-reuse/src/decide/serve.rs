@@ -10,10 +10,10 @@ use controller_kit::engine::Reason as _;
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use super::obtain::{RESYNC, give_up, install, secrets};
+use super::obtain::{give_up, install, secrets};
 use super::{
-    CONDITION_ASSOCIATED, Case, after, entry, look_closer, node, not_paused, on_machine, says,
-    told, with_report,
+    CONDITION_ASSOCIATED, Case, RESYNC, after, entry, look_closer, node, not_paused, on_machine,
+    says, step, told, with_report,
 };
 use crate::machine::{is_same, provider_id, was_associated, was_up};
 use crate::model::{Decision, Install, MachineSeen, Write};
@@ -36,7 +36,7 @@ pub(super) fn adopt(case: &Case<'_>) -> Option<Decision> {
     }
     let uid = host.metadata.uid.clone().unwrap_or_default();
     let text = text::names_machine(&name);
-    Some(adopted(Write::Intend { host: name, uid }, &text))
+    Some(step(Write::Intend { host: name, uid }, Reason::HostAdopted, &text))
 }
 
 /// After a move to another cluster every uid is another.
@@ -48,7 +48,11 @@ pub(super) fn claim_after_move(case: &Case<'_>) -> Option<Decision> {
     }
     let name = host.name_any();
     let text = text::names_machine(&name);
-    Some(adopted(Write::Claim { host: name, install: None, claimed: None }, &text))
+    Some(step(
+        Write::Claim { host: name, install: None, claimed: None },
+        Reason::HostAdopted,
+        &text,
+    ))
 }
 
 pub(super) fn lift_pause(case: &Case<'_>) -> Option<Decision> {
@@ -57,12 +61,7 @@ pub(super) fn lift_pause(case: &Case<'_>) -> Option<Decision> {
     let is_capm3s = pause == Some(names::capm3::PAUSED_BY_CAPM3);
     let name = host.name_any();
     let text = text::lifts_pause(&name);
-    is_capm3s.then(|| adopted(Write::Unpause { host: name }, &text))
-}
-
-fn adopted(write: Write, text: &str) -> Decision {
-    let events = vec![on_machine(Reason::HostAdopted, text)];
-    Decision { writes: vec![write], events, ..Decision::rest(Reason::HostAdopted) }
+    is_capm3s.then(|| step(Write::Unpause { host: name }, Reason::HostAdopted, &text))
 }
 
 /// A machine and its host know each other.
@@ -268,7 +267,7 @@ fn installs_for(case: &Case<'_>, host: &BareMetalHost) -> bool {
 fn take_back(host: &BareMetalHost) -> Decision {
     let name = host.name_any();
     let text = text::takes_back(&name);
-    adopted(Write::Claim { host: name, install: None, claimed: None }, &text)
+    step(Write::Claim { host: name, install: None, claimed: None }, Reason::HostAdopted, &text)
 }
 
 /// What became of the host.
