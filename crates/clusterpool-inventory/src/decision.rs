@@ -94,8 +94,9 @@ impl Work {
 
     /// The cluster that this looks after, if it does.
     pub fn tends(&self) -> Option<&str> {
-        self.steps.iter().find_map(|it| match it {
-            Step::Restore { cluster, .. } => Some(cluster.as_str()),
+        let tends = self.reason == Reason::PartsChecked;
+        self.steps.iter().filter(|_| tends).find_map(|it| match it {
+            Step::Make { cluster, .. } => Some(cluster.as_str()),
             _ => None,
         })
     }
@@ -223,17 +224,9 @@ pub enum Step {
         /// Version of the customization.
         at: String,
     },
-    /// Makes something that a cluster needs. It may be there already, if it is this cluster's.
+    /// Makes something that a cluster needs. What is there already stays as it is: of a namespace it is noted what all in it
+    /// is made from, and one of something else is not taken.
     Make {
-        /// The cluster.
-        cluster: String,
-        /// What.
-        part: Part,
-        /// The customization whose patches or copy it holds.
-        entry: Option<Version>,
-    },
-    /// Makes something that a cluster needs anew, where it is not there any more. What is there stays as it is.
-    Restore {
         /// The cluster.
         cluster: String,
         /// What.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::platform::Platform;
-use crate::seen::Part;
+use crate::seen::{Observed, Part};
 
 /// What a label may be long.
 const LABEL: usize = 63;
@@ -38,10 +38,8 @@ pub struct Secret {
     pub kind: Option<String>,
     /// Its contents.
     pub data: BTreeMap<String, ByteString>,
-    /// Its resourceVersion.
-    pub at: String,
-    /// Its uid.
-    pub uid: String,
+    /// Its uid and resourceVersion.
+    pub version: String,
 }
 
 /// What a pool's clusters are made of, beside the pool itself.
@@ -53,6 +51,8 @@ pub struct Materials {
     pub config: Option<Value>,
     /// Tells it from another one.
     pub config_hash: u64,
+    /// Which secrets and which customization of the pool they are.
+    pub versions: String,
     /// The pool's pull secret.
     pub pull_secret: Option<Secret>,
     /// Its credentials.
@@ -111,31 +111,39 @@ pub fn secret_name(cluster: &str, part: Part, platform: &str) -> String {
     }
 }
 
+/// What a cluster's parts are made from now. Contents of secrets are not in it: whoever may see a namespace may read it there.
+pub fn made_from(seen: &Observed, entry: Option<&str>) -> String {
+    let Observed { pool, materials, .. } = seen;
+    let has_workers = pool.parts.contains(&Part::MachinePool);
+    let rest = hash(&format!("{materials} {has_workers}"));
+    format!("{}.{}.{rest:08x}", pool.version.own, entry.unwrap_or_default())
+}
+
 /// A cluster's namespace.
-pub fn namespace(pool: &ClusterPool, cluster: &str) -> Value {
+pub fn namespace(pool: &ClusterPool, cluster: &str, made_from: &str) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Namespace",
         "metadata": {
             "name": cluster,
             "labels": { names::hive::POOL_NAME: label(&pool.name_any()) },
-            "annotations": { names::ferrite::POOL_OWNER: owner(pool) },
+            "annotations": {
+                names::ferrite::POOL_OWNER: owner(pool),
+                names::ferrite::MADE_FROM: made_from,
+            },
         },
     })
 }
 
 /// The secret with a cluster's install config.
-pub fn install_config(pool: &ClusterPool, cluster: &str, text: &str, made_from: &str) -> Value {
+pub fn install_config(pool: &ClusterPool, cluster: &str, text: &str) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {
             "name": secret_name(cluster, Part::InstallConfig, ""),
             "namespace": cluster,
-            "annotations": {
-                names::ferrite::POOL_OWNER: owner(pool),
-                names::ferrite::MADE_FROM: made_from,
-            },
+            "annotations": { names::ferrite::POOL_OWNER: owner(pool) },
         },
         "type": "Opaque",
         "data": { "install-config.yaml": ByteString(text.as_bytes().to_vec()) },
@@ -144,17 +152,13 @@ pub fn install_config(pool: &ClusterPool, cluster: &str, text: &str, made_from: 
 
 /// A cluster's copy of one of the pool's secrets.
 pub fn copy(pool: &ClusterPool, cluster: &str, name: &str, secret: &Secret) -> Value {
-    let of_pool = pool.metadata.generation.unwrap_or(0);
     json!({
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {
             "name": name,
             "namespace": cluster,
-            "annotations": {
-                names::ferrite::POOL_OWNER: owner(pool),
-                names::ferrite::MADE_FROM: format!("{of_pool}.{}..{}", secret.at, secret.uid),
-            },
+            "annotations": { names::ferrite::POOL_OWNER: owner(pool) },
         },
         "type": secret.kind.as_deref().unwrap_or("Opaque"),
         "data": secret.data,
@@ -166,13 +170,10 @@ pub fn customization(
     pool: &ClusterPool,
     cluster: &str,
     entry: &ClusterDeploymentCustomization,
-    config_hash: u64,
 ) -> Value {
-    let made_from = made_from(pool, Some(entry), config_hash);
     let mut annotations = entry.annotations().clone();
     annotations.remove(names::LAST_APPLIED);
     annotations.insert(names::ferrite::POOL_OWNER.to_owned(), owner(pool));
-    annotations.insert(names::ferrite::MADE_FROM.to_owned(), made_from);
     json!({
         "apiVersion": "hive.openshift.io/v1",
         "kind": "ClusterDeploymentCustomization",
@@ -186,100 +187,18 @@ pub fn customization(
     })
 }
 
-/// What something is made from: the generations of pool and customization, the install config, and which customization
-/// of the name it is.
-pub fn made_from(
-    pool: &ClusterPool,
-    entry: Option<&ClusterDeploymentCustomization>,
-    config_hash: u64,
-) -> String {
-    let of_entry = entry.and_then(|it| it.metadata.generation).unwrap_or(0);
-    let of_pool = pool.metadata.generation.unwrap_or(0);
-    let uid = entry.and_then(|it| it.metadata.uid.as_deref()).unwrap_or_default();
-    format!("{of_pool}.{of_entry}.{config_hash:016x}.{uid}")
-}
-
-/// Whether something made from `old` may be made anew from `new`: in no respect from something older, as far as that can
-/// be told.
-pub fn is_newer(new: &str, old: &str) -> bool {
-    fn read(text: &str) -> (i64, i64, &str) {
-        let mut parts = text.splitn(4, '.');
-        let mut number = || parts.next().and_then(|it| it.parse().ok()).unwrap_or(0);
-        let (pool, entry) = (number(), number());
-        (pool, entry, parts.nth(1).unwrap_or_default())
-    }
-    let ((pool, entry, uid), old_ones) = (read(new), read(old));
-    // Generations of two customizations cannot be compared.
-    new != old && pool >= old_ones.0 && (uid != old_ones.2 || entry >= old_ones.1)
-}
-
-/// The merge patch that makes `found` what is `wanted` now: what is not in its contents any more goes.
-pub fn renewal(wanted: &Value, found: &Value) -> Value {
-    let mut patch = wanted.clone();
-    patch["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"].clone();
-    for field in ["data", "spec"] {
-        let new = patch.get_mut(field).and_then(Value::as_object_mut);
-        if let (Some(old), Some(new)) = (found[field].as_object(), new) {
-            for key in old.keys() {
-                new.entry(key).or_insert(Value::Null);
-            }
-        }
-    }
-    patch
-}
-
-/// Name of a cluster's machine pool.
-pub fn workers_name(cluster: &str) -> String {
-    format!("{cluster}-worker")
-}
-
 /// The workers of a cluster.
-pub fn machine_pool(pool: &ClusterPool, cluster: &str, spec: &Value, made_from: &str) -> Value {
+pub fn machine_pool(pool: &ClusterPool, cluster: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": "hive.openshift.io/v1",
         "kind": "MachinePool",
         "metadata": {
-            "name": workers_name(cluster),
+            "name": format!("{cluster}-worker"),
             "namespace": cluster,
-            "annotations": {
-                names::ferrite::POOL_OWNER: owner(pool),
-                names::ferrite::MADE_FROM: made_from,
-            },
+            "annotations": { names::ferrite::POOL_OWNER: owner(pool) },
         },
         "spec": spec,
     })
-}
-
-/// What becomes of the workers that an earlier try for a cluster left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
-    /// They stay: they are made from the same, or not ours.
-    Stays,
-    /// They go: they are made from something older.
-    Goes,
-    /// They are made from something newer than is known here.
-    Newer,
-}
-
-/// What becomes of workers that have these annotations, where the cluster is now made from `made_from`.
-pub fn left_workers(
-    pool: &ClusterPool,
-    annotations: &BTreeMap<String, String>,
-    made_from: &str,
-) -> Left {
-    let old = annotations.get(names::ferrite::MADE_FROM).map_or("", String::as_str);
-    if annotations.get(names::ferrite::POOL_OWNER) != Some(&owner(pool)) || old == made_from {
-        Left::Stays
-    } else if is_newer(made_from, old) {
-        Left::Goes
-    } else {
-        Left::Newer
-    }
-}
-
-/// Whether what was found can become what is wanted: nobody may change the type of a secret.
-pub fn is_renewable(wanted: &Value, found: &Value) -> bool {
-    wanted.get("type") == found.get("type")
 }
 
 /// What a new cluster differs in from the pool's others.
@@ -384,19 +303,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_made_from_something_older_does_not_replace_what_is_newer() {
-        for new in ["2.1.a.u", "1.2.a.u", "1.1.b.u"] {
-            assert!(is_newer(new, "1.1.a.u") && is_newer(new, "1.1") && is_newer(new, ""), "{new}");
-        }
-        for old in ["1.1.a.u", "1.2.a.u", "2.1.a.u", "2.1"] {
-            assert!(!is_newer("1.1.a.u", old), "{old}");
-        }
-        assert!(!is_newer("2.1.a.u", "1.2.a.u"));
-        // A customization that was deleted and created again begins anew.
-        assert!(is_newer("1.1.a.v", "1.5.a.u"));
-    }
-
-    #[test]
     fn a_name_that_is_too_long_for_a_label_is_cut_and_stays_its_own() {
         let long = "a".repeat(253);
         let other = format!("{}b", "a".repeat(252));
@@ -478,88 +384,28 @@ mod tests {
         assert_eq!(refers("it"), (json!({ "name": "c-pull-secret" }), json!({ "name": "it" })));
     }
 
-    fn made_of(object: &Value) -> String {
-        let annotations = &object["metadata"]["annotations"];
-        annotations[names::ferrite::MADE_FROM].as_str().unwrap().to_owned()
-    }
-
+    /// Each of these makes a half-made cluster another one, and nothing else does.
     #[test]
-    fn a_copy_is_made_anew_when_what_it_is_copied_from_was_written_since() {
-        let mut pool = ClusterPool::new("ns", "pool", api_types::hive::ClusterPoolSpec::default());
-        pool.metadata.generation = Some(1);
-        let of = |pool: &ClusterPool, at: &str, uid: &str| {
-            let secret = Secret { at: at.to_owned(), uid: uid.to_owned(), ..Secret::default() };
-            made_of(&copy(pool, "c", "c-pull-secret", &secret))
+    fn a_half_made_cluster_is_the_same_as_long_as_all_that_it_is_made_from_is() {
+        let of = |change: fn(&mut Observed)| {
+            let mut seen = Observed { materials: "u/1 v/2".to_owned(), ..Observed::default() };
+            change(&mut seen);
+            made_from(&seen, Some("1-u"))
         };
-        let before = of(&pool, "9", "u");
-        assert_eq!(before, of(&pool, "9", "u"));
-        assert!(is_newer(&of(&pool, "10", "u"), &before) && is_newer(&before, ""));
-        assert!(!is_newer(&before, &of(&pool, "10", "u")));
-        // Another secret, which the pool did not name before.
-        pool.metadata.generation = Some(2);
-        let renamed = of(&pool, "3", "v");
-        assert!(is_newer(&renamed, &before) && !is_newer(&before, &renamed));
-        // A customization of the pool is told by its own generation, not by the entry's beside it.
-        let mut entry = ClusterDeploymentCustomization::default();
-        let mut made_at = |generation: i64| {
-            entry.metadata.generation = Some(generation);
-            made_of(&customization(&pool, "c", &entry, 7))
-        };
-        let before = made_at(1);
-        assert!(is_newer(&made_at(2), &before));
-    }
-
-    #[test]
-    fn workers_of_an_earlier_try_go_where_they_are_ours_and_older() {
-        let mut pool = ClusterPool::new("ns", "pool", api_types::hive::ClusterPoolSpec::default());
-        pool.metadata.generation = Some(2);
-        let made = |pool: &ClusterPool, made_from: &str| {
-            let made = machine_pool(pool, "c", &json!({}), made_from);
-            serde_json::from_value(made["metadata"]["annotations"].clone()).unwrap()
-        };
-        let left = |annotations| left_workers(&pool, &annotations, "2.1.a.u");
-        assert_eq!(left(made(&pool, "2.1.a.u")), Left::Stays);
-        assert_eq!(left(made(&pool, "1.1.a.u")), Left::Goes);
-        assert_eq!(left(made(&pool, "3.1.a.u")), Left::Newer);
-        // Nobody noted what they are made from.
-        let mut unnoted: BTreeMap<String, String> = made(&pool, "");
-        unnoted.remove(names::ferrite::MADE_FROM);
-        assert_eq!(left(unnoted), Left::Goes);
-        // A person's, and another pool's.
-        assert_eq!(left(BTreeMap::new()), Left::Stays);
-        let other = ClusterPool::new("ns", "other", api_types::hive::ClusterPoolSpec::default());
-        assert_eq!(left(made(&other, "1.1.a.u")), Left::Stays);
-    }
-
-    #[test]
-    fn a_secret_of_another_type_is_not_made_anew_and_what_has_no_type_is() {
+        let now = of(|_| {});
+        let changes: [fn(&mut Observed); 3] = [
+            |it| it.pool.version.own = "w".to_owned(),
+            |it| it.materials = "u/1 v/3".to_owned(),
+            |it| it.pool.parts.push(Part::MachinePool),
+        ];
+        for (number, change) in changes.into_iter().enumerate() {
+            assert_ne!(of(change), now, "{number}");
+        }
+        let seen = Observed { materials: "u/1 v/2".to_owned(), ..Observed::default() };
+        assert!(made_from(&seen, Some("2-u")) != now && made_from(&seen, None) != now);
+        assert_eq!(of(|it| (it.pool.size, it.pool.at) = (7, "9".to_owned())), now);
         let pool = ClusterPool::new("ns", "pool", api_types::hive::ClusterPoolSpec::default());
-        let of = |kind: Option<&str>| {
-            let secret = Secret { kind: kind.map(str::to_owned), ..Secret::default() };
-            copy(&pool, "c", "c-pull-secret", &secret)
-        };
-        let docker = of(Some("kubernetes.io/dockerconfigjson"));
-        assert!(is_renewable(&docker, &docker) && is_renewable(&of(None), &of(Some("Opaque"))));
-        assert!(!is_renewable(&docker, &of(None)) && !is_renewable(&of(None), &docker));
-        let copied = customization(&pool, "c", &ClusterDeploymentCustomization::default(), 7);
-        assert!(is_renewable(&copied, &copied));
-    }
-
-    #[test]
-    fn what_is_made_anew_keeps_nothing_of_what_it_was_made_from_before() {
-        let found = json!({
-            "metadata": { "resourceVersion": "5", "uid": "u" },
-            "spec": { "installConfigPatches": [1], "installerManifestPatches": [2] },
-        });
-        let wanted =
-            json!({ "metadata": { "name": "a" }, "spec": { "installConfigPatches": [3] } });
-        let patch = json!({
-            "metadata": { "name": "a", "resourceVersion": "5" },
-            "spec": { "installConfigPatches": [3], "installerManifestPatches": null },
-        });
-        assert_eq!(renewal(&wanted, &found), patch);
-        let found = json!({ "metadata": {}, "data": { "old": "b2xk" }, "type": "Opaque" });
-        let wanted = json!({ "metadata": {}, "data": { "new": "bmV3" } });
-        assert_eq!(renewal(&wanted, &found)["data"], json!({ "new": "bmV3", "old": null }));
+        let noted = namespace(&pool, "c", &now);
+        assert_eq!(noted["metadata"]["annotations"][names::ferrite::MADE_FROM], now);
     }
 }

@@ -36,6 +36,8 @@ pub struct Observed {
     pub idle: BTreeSet<String>,
     /// Clusters that Hive has not begun to install for as long since they were made, and what it says of each.
     pub not_begun: BTreeMap<String, String>,
+    /// Which secrets and which customization its clusters are made of now.
+    pub materials: String,
     /// What it refers to and is not there or not usable, in words for its condition.
     pub missing: Vec<String>,
     /// Entries that cannot be read and are in use, in words for its condition.
@@ -341,6 +343,8 @@ pub struct Namespace {
     pub uid: String,
     /// The uid of the pool that it was made for: another one of the name may have taken that one's place.
     pub pool_uid: String,
+    /// What the parts in it are made from; empty where nobody noted that.
+    pub made_from: String,
     /// When it was created.
     pub created: Timestamp,
     /// Whether its deletion was asked for.

@@ -443,7 +443,7 @@ pub(crate) fn name_taken(cluster: &str) -> String {
     format!("namespace {cluster} is there and not of this pool, so the cluster gets another name")
 }
 
-/// In the namespace of the name that was chosen for a cluster stands something of an earlier try that cannot be made anew.
+/// What stands in the namespace of the name that was chosen for a cluster is made from something else than the cluster is to be.
 pub(crate) fn name_unusable(cluster: &str) -> String {
     format!(
         "what is in namespace {cluster} is of an earlier try and cannot be changed, so the cluster gets another name"

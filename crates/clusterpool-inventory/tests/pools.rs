@@ -177,8 +177,8 @@ fn pool() -> impl Strategy<Value = Pool> {
 fn observed() -> impl Strategy<Value = Observed> {
     let namespace = (name("c"), moment(), any::<(bool, bool, bool)>()).prop_map(
         |(name, created, (deleting, begun, vacated))| {
-            let (uid, pool_uid) = (format!("u-{name}"), "uid".to_owned());
-            Namespace { uid, name, pool_uid, created, deleting, begun, vacated }
+            let (uid, pool_uid, made_from) = (format!("u-{name}"), "uid".to_owned(), String::new());
+            Namespace { uid, name, pool_uid, made_from, created, deleting, begun, vacated }
         },
     );
     (

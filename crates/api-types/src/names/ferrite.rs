@@ -59,8 +59,8 @@ pub const INSTALLED_NAME: &str = "ferrite.metal3.io/installed-name";
 /// Annotation on a cluster's namespace and on what is made in it: namespace, name and uid of the pool. Written and read
 /// by `clusterpool-inventory`: what does not have it is somebody else's.
 pub const POOL_OWNER: &str = "ferrite.metal3.io/pool";
-/// Annotation on what is made for a cluster: generations of pool and customization that it was made from, so that a
-/// process that is late does not write an older one over it. Written and read by `clusterpool-inventory`.
+/// Annotation on a cluster's namespace: versions of all that the parts in it are made from. Written and read by
+/// `clusterpool-inventory`, which adds nothing to parts that were made from something else.
 pub const MADE_FROM: &str = "ferrite.metal3.io/made-from";
 
 /// Annotation on a host: for whom it stays reserved once it is cleared. Written by `capm3-reuse`

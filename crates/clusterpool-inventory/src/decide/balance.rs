@@ -7,6 +7,7 @@ use api_types::names::hive::CONDITION_ALL_CLUSTERS_CURRENT;
 use api_types::time::until;
 
 use crate::decision::Step;
+use crate::make::made_from;
 use crate::naming::cluster_name;
 use crate::plan::{BEGUN, Plan};
 use crate::pool_version::is_hives;
@@ -261,8 +262,8 @@ impl<'a> Plan<'a> {
     }
 
     /// Completes as many leases without clusters as are wanted; how many there will be. Where another cluster lives in the
-    /// entry, the lease is given up for that one to get it; where the cluster's namespace cannot be had, for another
-    /// name; where the cluster was there and failed, since that was counted; and where a claim has it, whose user must not
+    /// entry, the lease is given up for that one to get it; where the cluster's namespace cannot be had, or what is in it is
+    /// made from something else, for another name; where the cluster was there and failed, since that was counted; and where a claim has it, whose user must not
     /// find another one under its name.
     fn complete_or_give_up(&mut self, wanted: usize) -> usize {
         let pool = &self.seen.pool;
@@ -280,7 +281,8 @@ impl<'a> Plan<'a> {
                 && !it.is_lived_in()
                 && !self.is_barred(cluster)
                 && !self.was_given(cluster)
-                && !it.is_counted(cluster);
+                && !it.is_counted(cluster)
+                && self.is_made_from_now(cluster, &entry.version);
             if !fits || completed == wanted {
                 let steps = self.abandoning(entry, cluster);
                 self.push(Reason::LeaseAbandoned, steps);
@@ -303,6 +305,14 @@ impl<'a> Plan<'a> {
     fn is_barred(&self, cluster: &str) -> bool {
         let leaves = |it: &Namespace| it.name == cluster && it.deleting;
         self.seen.taken.contains(cluster) || self.seen.namespaces.iter().any(leaves)
+    }
+
+    /// Whether what was begun of the cluster, if something was, is made from what it would be made from now. As long as
+    /// something is missing nobody knows.
+    fn is_made_from_now(&self, cluster: &str, entry: &str) -> bool {
+        let begun = self.seen.namespaces.iter().find(|it| it.name == cluster);
+        !self.seen.missing.is_empty()
+            || begun.is_none_or(|it| it.made_from == made_from(self.seen, Some(entry)))
     }
 
     /// Whether a claim names the cluster, so that it was there.
@@ -385,6 +395,7 @@ impl<'a> Plan<'a> {
         namespace.begun
             && !namespace.deleting
             && namespace.pool_uid == self.seen.pool.uid
+            && namespace.made_from == made_from(self.seen, None)
             && !self.seen.taken.contains(&namespace.name)
             && self.uses.cluster(&namespace.name).is_none()
             && !self.uses.halves().any(|(_, _, cluster)| cluster == namespace.name)

@@ -50,7 +50,7 @@ fn restoration(cluster: &Cluster, entry: Option<&str>, seen: &Observed) -> Vec<S
         .filter(|it| !matches!(it, Part::Namespace | Part::MachinePool))
         .map(|part| {
             let (cluster, entry) = (cluster.name.clone(), entry.clone());
-            Step::Restore { cluster, part, entry }
+            Step::Make { cluster, part, entry }
         })
         .collect()
 }

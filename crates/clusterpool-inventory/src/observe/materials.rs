@@ -14,6 +14,7 @@ use kube::runtime::reflector::Store;
 use kube::{Client, ResourceExt as _};
 use serde_json::Value;
 
+use super::entries::version;
 use crate::context::cached;
 use crate::make::{Materials, Secret, name_in};
 use crate::naming;
@@ -85,12 +86,16 @@ pub(super) async fn materials(
             lacks(format!("spec.platform.{}.{field} names no secret; name one", platform.name));
         }
     }
-    if let Some(name) = name_of(&spec.customization_ref)
-        && cached(customizations, &(namespace.clone(), name.clone())).is_none()
-    {
-        lacks(format!(
-            "ClusterDeploymentCustomization {name} of spec.customizationRef is not there; create it"
-        ));
+    let mut versions: Vec<String> = [&pull_secret, &template, &credentials, &certificates]
+        .map(|it| it.as_ref().map(|it| it.version.clone()).unwrap_or_default())
+        .into();
+    if let Some(name) = name_of(&spec.customization_ref) {
+        match cached(customizations, &(namespace.clone(), name.clone())) {
+            Some(found) => versions.push(version(&found)),
+            None => lacks(format!(
+                "ClusterDeploymentCustomization {name} of spec.customizationRef is not there; create it"
+            )),
+        }
     }
     let texts: Vec<(String, String)> = credentials
         .iter()
@@ -125,6 +130,7 @@ pub(super) async fn materials(
     if platform.is_none() && template_name.is_some() {
         found.missing.push("spec.platform names no platform; name one".to_owned());
     }
+    found.versions = versions.join(" ");
     (found.pull_secret, found.credentials, found.certificates) =
         (pull_secret, credentials, certificates);
     found
@@ -165,9 +171,9 @@ async fn get_secret(client: &Client, namespace: &str, name: Option<String>) -> S
     match asked("read a secret", async { unless_gone(api.get(&name).await) }).await {
         Ok(None) => Sought::Missing(name),
         Ok(Some(secret)) => {
+            let (uid, at) = (secret.uid(), secret.resource_version());
             let secret = Secret {
-                at: secret.resource_version().unwrap_or_default(),
-                uid: secret.uid().unwrap_or_default(),
+                version: format!("{}/{}", uid.unwrap_or_default(), at.unwrap_or_default()),
                 kind: secret.type_,
                 data: secret.data.unwrap_or_default(),
             };

@@ -7,33 +7,23 @@ use api_types::names;
 use controller_kit::api_error::is_gone;
 use controller_kit::engine::{Error, asked};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::ResourceExt as _;
+use kube::api::{Api, PostParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
-use kube::{Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::steps::own;
-use super::{Pass, Piece, Stop, decoded, found, written};
+use super::{Pass, Piece, Stop, decoded, found};
 use crate::context::cached;
 use crate::decision::Version;
-use crate::make::Left;
 use crate::model::Object;
 use crate::observe;
 use crate::platform::Platform;
 use crate::pool_version::pool_version;
 use crate::seen::Part;
 use crate::{index, make, patch, text};
-
-/// What becomes of something older that stands where something is to be made.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Old {
-    /// It is made anew, as long as no cluster uses it.
-    Renewed,
-    /// It stays: a cluster uses it.
-    Kept,
-}
 
 impl Pass<'_> {
     /// The customization that a cluster is made from, if it is still what was decided on.
@@ -65,12 +55,12 @@ impl Pass<'_> {
         made.map(Some).map_err(|why| Stop::refused(text::not_patched(cluster, &why)))
     }
 
+    /// Makes a part of a cluster. One that is there is made from the same, as the namespace says that comes first.
     pub(super) async fn make(
         &self,
         cluster: &str,
         part: Part,
         entry: Option<&Version>,
-        old: Old,
         piece: &mut Piece,
     ) -> Result<(), Stop> {
         let Some(pool) = self.look.pool.as_deref() else { return Err(Stop::SUPERSEDED) };
@@ -83,14 +73,13 @@ impl Pass<'_> {
             secret.as_ref().map(|secret| make::copy(pool, cluster, &name, secret))
         };
         let object = match part {
-            Part::Namespace => return self.make_namespace(pool, cluster, source, piece).await,
+            Part::Namespace => return self.make_namespace(pool, cluster, entry, piece).await,
             Part::InstallConfig => {
                 let Some(config) = self.install_config(pool, cluster, source)? else {
                     return Err(Stop::SUPERSEDED);
                 };
-                let made_from = make::made_from(pool, source, self.look.materials.config_hash);
-                let secret = make::install_config(pool, cluster, &config.text, &made_from);
-                return self.put(&secrets, cluster, &secret, old, "make an install config").await;
+                let secret = make::install_config(pool, cluster, &config.text);
+                return create(&secrets, &secret, "make an install config").await.map(drop);
             }
             Part::Customization | Part::PoolCustomization => {
                 let of_pool = match (part, &pool.spec.customization_ref) {
@@ -102,10 +91,9 @@ impl Pass<'_> {
                 };
                 let found = if part == Part::Customization { source } else { of_pool.as_deref() };
                 let Some(found) = found else { return Err(Stop::SUPERSEDED) };
-                let hash = self.look.materials.config_hash;
-                let copy = make::customization(pool, cluster, found, hash);
+                let copy = make::customization(pool, cluster, found);
                 let api = self.customizations(cluster);
-                return self.put(&api, cluster, &copy, old, "copy a customization").await;
+                return create(&api, &copy, "copy a customization").await.map(drop);
             }
             Part::PullSecret => copy(&self.look.materials.pull_secret),
             Part::Credentials => copy(&self.look.materials.credentials),
@@ -113,7 +101,7 @@ impl Pass<'_> {
             Part::MachinePool => return self.make_workers(pool, platform, cluster, source).await,
         };
         let Some(object) = object else { return Err(Stop::SUPERSEDED) };
-        self.put(&secrets, cluster, &object, old, "copy a secret").await
+        create(&secrets, &object, "copy a secret").await.map(drop)
     }
 
     async fn make_workers(
@@ -128,70 +116,23 @@ impl Pass<'_> {
         let Some(spec) = platform.workers(cluster, &config.unwrap_or_default()) else {
             return Ok(());
         };
-        let api = self.workers(cluster);
-        let made_from = make::made_from(pool, entry, self.look.materials.config_hash);
-        let workers = make::machine_pool(pool, cluster, &spec, &made_from);
-        for is_last in [false, true] {
-            if create(&api, &workers, "make a machine pool").await?.is_some() {
-                return Ok(());
-            }
-            if is_last {
-                // Somebody else made it just now.
-                break;
-            }
-            if self.clear_workers(pool, cluster, &made_from).await? == Workers::Stay {
-                return Ok(());
-            }
-        }
-        Err(Stop::SUPERSEDED)
-    }
-
-    fn workers(&self, cluster: &str) -> Api<DynamicObject> {
         let kind = GroupVersionKind::gvk("hive.openshift.io", "v1", "MachinePool");
         let kind = ApiResource::from_gvk(&kind);
-        Api::namespaced_with(self.client().clone(), cluster, &kind)
-    }
-
-    /// Takes the workers away that an earlier try for a cluster left, if they are made from something older: Hive lets
-    /// nobody change where they run.
-    async fn clear_workers(
-        &self,
-        pool: &ClusterPool,
-        cluster: &str,
-        made_from: &str,
-    ) -> Result<Workers, Stop> {
-        let (api, name) = (self.workers(cluster), make::workers_name(cluster));
-        let left = found("get a machine pool", api.get_metadata(&name)).await?;
-        let Some(left) = left else { return Ok(Workers::AreGone) };
-        match make::left_workers(pool, left.annotations(), made_from) {
-            Left::Stays => return Ok(Workers::Stay),
-            Left::Newer => return Err(Stop::SUPERSEDED),
-            Left::Goes => {}
-        }
-        if left.metadata.deletion_timestamp.is_some() {
-            return Err(Stop::NotYet);
-        }
-        if self.has_cluster(cluster).await? {
-            return Err(Stop::SUPERSEDED);
-        }
-        let preconditions = Preconditions {
-            uid: left.metadata.uid,
-            resource_version: left.metadata.resource_version,
-        };
-        let params = DeleteParams::default().preconditions(preconditions);
-        let deleted = written("delete a machine pool", api.delete(&name, &params)).await?;
-        deleted.left().map_or(Ok(Workers::AreGone), |_| Err(Stop::NotYet))
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client().clone(), cluster, &kind);
+        let workers = make::machine_pool(pool, cluster, &spec);
+        create(&api, &workers, "make a machine pool").await.map(drop)
     }
 
     async fn make_namespace(
         &self,
         pool: &ClusterPool,
         cluster: &str,
-        entry: Option<&ClusterDeploymentCustomization>,
+        entry: Option<&Version>,
         piece: &mut Piece,
     ) -> Result<(), Stop> {
         let api: Api<Namespace> = Api::all(self.client().clone());
-        let object = make::namespace(pool, cluster);
+        let made_from = make::made_from(&self.look.seen, entry.map(|it| it.version.as_str()));
+        let object = make::namespace(pool, cluster, &made_from);
         if let Some(made) = create(&api, &object, "make a namespace").await? {
             // Whoever does not see it yet would begin another cluster beside it.
             let key = (String::new(), cluster.to_owned());
@@ -203,66 +144,14 @@ impl Pass<'_> {
         if found.metadata.deletion_timestamp.is_some() {
             return Err(Stop::NotYet);
         }
-        // One without an owner that has the pool's label is what a controller of Hive left; the lease, which names it, says
-        // whose. Pools of one name in two namespaces have one label.
-        let labelled = found.labels().get(names::hive::POOL_NAME);
-        let ours = match found.annotations().get(names::ferrite::POOL_OWNER) {
-            Some(owner) => *owner == make::owner(pool),
-            None => {
-                labelled.is_some_and(|it| *it == make::label(&self.key.1))
-                    && !self.is_anothers(cluster).await?
-            }
-        };
-        if !ours {
+        let annotations = found.annotations();
+        if annotations.get(names::ferrite::POOL_OWNER) != Some(&make::owner(pool)) {
             return Err(Stop::name_lost(cluster, text::name_taken(cluster)));
         }
-        if !Platform::makes_workers(&pool.spec) {
-            // They may have been wanted at first.
-            let made_from = make::made_from(pool, entry, self.look.materials.config_hash);
-            self.clear_workers(pool, cluster, &made_from).await?;
-        }
-        Ok(())
-    }
-
-    /// Whether there is such a cluster, and it is not this pool's.
-    async fn is_anothers(&self, cluster: &str) -> Result<bool, Error> {
-        let found = found("get a cluster", self.clusters(cluster).get(cluster)).await?;
-        Ok(found.is_some_and(|it| index::pool_key(&it).as_ref() != Some(self.key)))
-    }
-
-    /// Makes an object, anew where one from something older stands, if that may be.
-    async fn put<K>(
-        &self,
-        api: &Api<K>,
-        cluster: &str,
-        object: &Value,
-        old: Old,
-        what: &'static str,
-    ) -> Result<(), Stop>
-    where
-        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Serialize,
-    {
-        if create(api, object, what).await?.is_some() || old == Old::Kept {
-            return Ok(());
-        }
-        let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let found = found(what, api.get(name)).await?.ok_or(Error::Superseded)?;
-        let new = object["metadata"]["annotations"][names::ferrite::MADE_FROM].as_str();
-        let new = new.unwrap_or_default();
-        let annotations = found.annotations();
-        let old = annotations.get(names::ferrite::MADE_FROM).map_or("", String::as_str);
-        if old == new {
-            return Ok(());
-        }
-        if !make::is_newer(new, old) || self.has_cluster(cluster).await? {
-            return Err(Stop::SUPERSEDED);
-        }
-        let found = json!(found);
-        if !make::is_renewable(object, &found) {
+        // What is in it was made by a process that saw something else, or by an earlier release.
+        if annotations.get(names::ferrite::MADE_FROM) != Some(&made_from) {
             return Err(Stop::name_lost(cluster, text::name_unusable(cluster)));
         }
-        let patch = Patch::Merge(make::renewal(object, &found));
-        written(what, api.patch_metadata(name, &PatchParams::default(), &patch)).await?;
         Ok(())
     }
 
@@ -345,13 +234,6 @@ impl Pass<'_> {
         let patch = json!({ "metadata": { "annotations": annotations } });
         self.cluster(cluster, patch, at.unwrap_or_default(), piece).await
     }
-}
-
-/// What became of the workers that an earlier try left.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Workers {
-    Stay,
-    AreGone,
 }
 
 /// Creates an object; nothing if one of its name is there.

@@ -11,7 +11,6 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions
 use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
 
-use super::build::Old;
 use super::{Pass, Piece, Stop, found, written};
 use crate::context::cached;
 use crate::decision::{Step, Work};
@@ -88,10 +87,7 @@ impl Pass<'_> {
                 self.lease(entry, None, names::hive::CONDITION_AVAILABLE, at, piece).await
             }
             Step::Make { cluster, part, entry } => {
-                self.make(cluster, *part, entry.as_ref(), Old::Renewed, piece).await
-            }
-            Step::Restore { cluster, part, entry } => {
-                self.make(cluster, *part, entry.as_ref(), Old::Kept, piece).await
+                self.make(cluster, *part, entry.as_ref(), piece).await
             }
             Step::Create { cluster, entry, run } => {
                 self.create_cluster(cluster, entry.as_ref(), *run, piece).await
@@ -204,16 +200,11 @@ impl Pass<'_> {
     }
 
     /// Metadata of a cluster as the API server has it now; also of one that cannot be decoded.
-    pub(super) async fn live_cluster(
+    async fn live_cluster(
         &self,
         (namespace, name): &Key,
     ) -> Result<Option<PartialObjectMeta<ClusterDeployment>>, Error> {
         found("get a cluster", self.clusters(namespace).get_metadata(name)).await
-    }
-
-    /// Whether there is a cluster of this name where a pool's stand.
-    pub(super) async fn has_cluster(&self, name: &str) -> Result<bool, Error> {
-        Ok(self.live_cluster(&own(name)).await?.is_some())
     }
 
     async fn is_living(&self, name: &str) -> Result<bool, Error> {

@@ -9,8 +9,8 @@ use clusterpool_inventory::seen::{Cluster, Listed, Namespace, Observed};
 use clusterpool_inventory::text::remarks;
 
 use crate::world::{
-    at, claim, cluster, decided, deleted, full, installing, lease, leased, namespace, pool,
-    reasons, status_of, stored,
+    at, claim, cluster, decided, deleted, full, half_made, installing, lease, leased, namespace,
+    pool, reasons, status_of, stored,
 };
 
 #[test]
@@ -128,9 +128,12 @@ fn a_name_whose_namespace_is_somebody_elses_is_not_tried_again() {
     seen.taken.insert(first[0].clone());
     let second = created(&seen);
     assert!(second.len() == 2 && !second.contains(&first[0]), "{first:?} {second:?}");
-    // Nor is one of ours in which something stands that cannot be made anew.
+    // Nor is one of ours in which something stands that was made from something else.
     seen.namespaces.push(namespace("begun"));
     assert_eq!(created(&seen)[0], "begun");
+    seen.namespaces[0].made_from.clear();
+    assert!(!created(&seen).contains(&"begun".to_owned()));
+    seen.namespaces[0] = namespace("begun");
     seen.taken.insert("begun".to_owned());
     assert!(!created(&seen).contains(&"begun".to_owned()));
 }
@@ -341,10 +344,11 @@ fn a_namespace_whose_cluster_came_and_went_goes_at_once_unless_a_lease_wants_it(
     seen.namespaces.push(Namespace { vacated: true, ..namespace("n") });
     assert_eq!(reasons(&seen), [Reason::LeftOver]);
     // Whose finalizers were taken off by hand is made again under its name.
+    seen.namespaces[0].made_from = half_made("n").made_from;
     (seen.pool.size, seen.customizations[0].lease) = (1, lease("n"));
     assert_eq!(reasons(&seen), [Reason::RolledForward]);
     let mut plain = pool(1, &[]);
-    plain.namespaces = seen.namespaces;
+    plain.namespaces.push(Namespace { vacated: true, ..namespace("n") });
     let created = created(&plain);
     assert!(created.len() == 1 && created[0].starts_with("pool-"), "{created:?}");
 }

@@ -24,7 +24,7 @@ fn restored(seen: &Observed) -> Vec<Part> {
     let work = decided(seen).work;
     let steps = work.into_iter().flat_map(|it| it.steps);
     let parts = steps.filter_map(|it| match it {
-        Step::Restore { cluster, part, entry } => {
+        Step::Make { cluster, part, entry } => {
             assert_eq!((cluster.as_str(), entry.unwrap().version.as_str()), ("ca", "1-u"));
             Some(part)
         }

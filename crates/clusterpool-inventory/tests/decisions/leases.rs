@@ -3,12 +3,12 @@
 use clusterpool_inventory::decide::instead;
 use clusterpool_inventory::decision::Step;
 use clusterpool_inventory::reason::Reason;
-use clusterpool_inventory::seen::{Claim, Cluster, Lease, Listed, Namespace, Observed, Part};
+use clusterpool_inventory::seen::{Claim, Cluster, Lease, Listed, Observed, Part};
 use clusterpool_inventory::settings::Policy;
 
 use crate::world::{
-    claim, cluster, decided, deleted, failed, full, installing, lease, leased, namespace, now,
-    pool, reasons, status_of, stored,
+    claim, cluster, decided, deleted, failed, full, half_made, installing, lease, leased,
+    namespace, now, pool, reasons, status_of, stored,
 };
 
 #[test]
@@ -46,16 +46,7 @@ fn a_lease_without_a_cluster_is_rolled_forward_under_the_same_name() {
 fn a_lease_without_a_cluster_that_nobody_wants_is_announced_then_released_with_its_namespace() {
     let mut seen = pool(0, &["a"]);
     seen.customizations[0].lease = lease("pool-x");
-    let left = Namespace {
-        name: "pool-x".to_owned(),
-        uid: "n".to_owned(),
-        pool_uid: "uid".to_owned(),
-        created: now(),
-        deleting: false,
-        begun: false,
-        vacated: false,
-    };
-    seen.namespaces.push(left);
+    seen.namespaces.push(half_made("pool-x"));
     let work = decided(&seen).work;
     let [piece] = &work[..] else { panic!("{work:?}") };
     assert!(matches!(
@@ -194,7 +185,7 @@ fn free_again(seen: &mut Observed) {
 fn a_lease_whose_clusters_namespace_cannot_be_had_is_given_up_for_another_name() {
     let mut seen = pool(1, &["a"]);
     seen.customizations[0].lease = lease("pool-x");
-    seen.namespaces.push(Namespace { begun: false, ..namespace("pool-x") });
+    seen.namespaces.push(half_made("pool-x"));
     assert_eq!(reasons(&seen), [Reason::RolledForward]);
     // It may be on its way out for ever.
     seen.namespaces[0].deleting = true;
@@ -203,6 +194,45 @@ fn a_lease_whose_clusters_namespace_cannot_be_had_is_given_up_for_another_name()
     seen.taken.insert("pool-x".to_owned());
     assert_eq!(reasons(&seen), [Reason::LeaseAbandoned]);
     free_again(&mut seen);
+}
+
+/// Parts that were made from something else are neither used nor renewed: the cluster is made anew under another name.
+#[test]
+fn a_half_made_cluster_of_something_else_is_given_up_for_another_name() {
+    let changes: [fn(&mut Observed); 6] = [
+        |it| it.customizations[0].version = "2-u".to_owned(),
+        |it| it.pool.version.own = "w".to_owned(),
+        |it| it.pool.parts.push(Part::MachinePool),
+        |it| it.materials = "u/2".to_owned(),
+        // By the release before, or by hand.
+        |it| it.namespaces[0].made_from.clear(),
+        // For a cluster without an entry.
+        |it| it.namespaces[0] = namespace("pool-x"),
+    ];
+    let mut half = pool(1, &["a"]);
+    half.customizations[0].lease = lease("pool-x");
+    half.namespaces.push(half_made("pool-x"));
+    assert_eq!(reasons(&half), [Reason::RolledForward]);
+    for (number, change) in changes.into_iter().enumerate() {
+        let mut seen = half.clone();
+        change(&mut seen);
+        let work = decided(&seen).work;
+        let [piece] = &work[..] else { panic!("{number}: {work:?}") };
+        assert!(
+            matches!(&piece.steps[..], [
+                Step::Announce { .. },
+                Step::Release { prove_absent: true, .. },
+                Step::RemoveNamespace { name, .. },
+            ] if name == "pool-x"),
+            "{number}: {piece:?}"
+        );
+        // Nobody knows what it would be made from, and the lease keeps its place.
+        seen.missing.push("the template".to_owned());
+        assert_eq!(reasons(&seen), [], "{number}");
+        seen.missing.clear();
+        seen.namespaces.clear();
+        free_again(&mut seen);
+    }
 }
 
 #[test]
@@ -531,7 +561,7 @@ fn what_a_lease_alone_knows_of_a_cluster_counts_until_the_cluster_is_gone() {
     seen.pool.parts = vec![Part::InstallConfig];
     let work = decided(&seen).work;
     assert!(
-        matches!(&work[0].steps[..], [Step::Restore { entry: Some(of), .. }] if of.name == "a"),
+        matches!(&work[0].steps[..], [Step::Make { entry: Some(of), .. }] if of.name == "a"),
         "{work:?}"
     );
     seen.clusters[0].unverified = true;

@@ -2,6 +2,7 @@
 
 use clusterpool_inventory::decide::decide;
 use clusterpool_inventory::decision::{Decision, Step};
+use clusterpool_inventory::make::made_from;
 use clusterpool_inventory::pool_version::PoolVersion;
 use clusterpool_inventory::reason::Reason;
 use clusterpool_inventory::seen::{
@@ -117,16 +118,24 @@ pub(crate) fn claim(name: &str, second: i64) -> Claim {
     }
 }
 
+/// One in which a cluster without an entry was begun.
 pub(crate) fn namespace(name: &str) -> Namespace {
     Namespace {
         name: name.to_owned(),
         uid: "u".to_owned(),
         pool_uid: "uid".to_owned(),
+        made_from: made_from(&pool(1, &[]), None),
         created: now(),
         deleting: false,
         begun: true,
         vacated: false,
     }
+}
+
+/// One in which a cluster of an entry was begun.
+pub(crate) fn half_made(name: &str) -> Namespace {
+    let made_from = made_from(&pool(1, &["a"]), Some("1-u"));
+    Namespace { made_from, begun: false, ..namespace(name) }
 }
 
 pub(crate) fn decided(seen: &Observed) -> Decision {

@@ -45,7 +45,7 @@ const fn rare(
     Rare { controller, verbs, group, resource, file, words }
 }
 
-const RARE: [Rare; 30] = [
+const RARE: [Rare; 27] = [
     // An event that comes again within minutes.
     rare(
         ALL,
@@ -221,7 +221,7 @@ const RARE: [Rare; 30] = [
         "clusterpool-inventory/src/write/steps.rs",
         "patch a claim's status",
     ),
-    // A cluster or its namespace that is there already, as after a stop; what is in it made anew from something newer.
+    // A cluster or its namespace that is there already, as after a stop.
     rare(
         "clusterpool-inventory",
         &["get"],
@@ -236,13 +236,6 @@ const RARE: [Rare; 30] = [
         "clusterpool-inventory/src/write/build.rs",
         "get a namespace",
     ),
-    rare(
-        "clusterpool-inventory",
-        &["patch"],
-        ("", "secrets"),
-        "clusterpool-inventory/src/write/build.rs",
-        "make::renewal(",
-    ),
     // Workers; the pool of the day skips them.
     rare(
         "clusterpool-inventory",
@@ -250,20 +243,6 @@ const RARE: [Rare; 30] = [
         (HIVE, "machinepools"),
         "clusterpool-inventory/src/write/build.rs",
         "\"MachinePool\")",
-    ),
-    rare(
-        "clusterpool-inventory",
-        &["get"],
-        (HIVE, "machinepools"),
-        "clusterpool-inventory/src/write/build.rs",
-        "\"get a machine pool\"",
-    ),
-    rare(
-        "clusterpool-inventory",
-        &["delete"],
-        (HIVE, "machinepools"),
-        "clusterpool-inventory/src/write/build.rs",
-        "\"delete a machine pool\"",
     ),
     // An administrator of a pool. `bind` is no request: the API server wants it of whoever writes such a binding.
     rare(

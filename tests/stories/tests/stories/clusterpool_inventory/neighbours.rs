@@ -5,7 +5,7 @@ use std::time::Duration;
 use clusterpool_inventory::settings::Policy;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use super::ground::{plane, start};
@@ -89,87 +89,46 @@ async fn a_lease_that_names_another_pool_by_mistake_costs_no_cluster_and_is_put_
     }
 }
 
-/// A pool of one cluster from the entry `a`, of which a process that stopped left the lease and the namespace.
-async fn half_made(scene: &Scene, more: serde_json::Value) -> String {
-    let cluster = format!("{}-half", scene.namespace);
-    scene.entries(&["a"]).await;
-    scene.pool("pool", 1, &["a"], more).await;
-    let space: Namespace = serde_json::from_value(json!({ "metadata": {
-        "name": cluster,
-        "labels": { "hive.openshift.io/cluster-pool-name": "pool" },
-        "annotations": { "ferrite.metal3.io/pool": owner(scene).await },
-    }}))
-    .unwrap();
-    let spaces: Api<Namespace> = Api::all(scene.client.clone());
-    spaces.create(&PostParams::default(), &space).await.unwrap();
-    scene.keep(&["a"], "hive.openshift.io/inventory-lease").await;
-    let lease = json!({ "status": {
-        "clusterDeploymentRef": { "name": cluster, "namespace": cluster },
-        "clusterPoolRef": { "name": "pool" },
-        "conditions": [{
-            "type": "Available", "status": "False", "message": "in use",
-            "reason": "ClusterDeploymentCustomizationInUse",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        }],
-    }});
-    let entries = scene.api("ClusterDeploymentCustomization");
-    entries.patch_status("a", &PatchParams::default(), &Patch::Merge(lease)).await.unwrap();
-    cluster
-}
-
-/// What is noted on all that is made for the pool.
-async fn owner(scene: &Scene) -> String {
-    let pool = scene.api("ClusterPool").get("pool").await.unwrap();
-    format!("{}/pool/{}", scene.namespace, pool.uid().unwrap_or_default())
-}
-
+/// A process that stopped left lease and namespace of a cluster: one of the release before, which noted nothing on the namespace,
+/// or Hive's own controller.
 #[tokio::test]
-async fn workers_of_a_half_made_cluster_are_made_anew_and_go_where_none_are_wanted() {
-    for (name, skip) in [("workers", false), ("noworkers", true)] {
+async fn a_half_made_cluster_of_nobody_knows_what_gets_another_name_and_its_namespace_goes() {
+    for (name, by_us) in [("unnoted", true), ("hives", false)] {
         let (scene, _hive) = Scene::new(name).await;
-        let cluster = half_made(&scene, json!({ "skipMachinePools": skip })).await;
-        let workers = bench::hive::api(&scene.client, &cluster, "MachinePool");
-        let old: DynamicObject = serde_json::from_value(json!({
-            "apiVersion": "hive.openshift.io/v1",
-            "kind": "MachinePool",
-            "metadata": {
-                "name": format!("{cluster}-worker"),
-                "annotations": { "ferrite.metal3.io/pool": owner(&scene).await },
-            },
-            "spec": {
-                "clusterDeploymentRef": { "name": cluster },
-                "name": "worker",
-                "replicas": 7,
-                "platform": { "openstack": { "flavor": "before" } },
-            },
-        }))
-        .unwrap();
-        workers.create(&PostParams::default(), &old).await.unwrap();
+        let cluster = format!("{}-half", scene.namespace);
+        scene.entries(&["a"]).await;
+        scene.pool("pool", 1, &["a"], json!({})).await;
+        let pool = scene.api("ClusterPool").get("pool").await.unwrap();
+        let owner = format!("{}/pool/{}", scene.namespace, pool.uid().unwrap_or_default());
+        let noted = if by_us { json!({ "ferrite.metal3.io/pool": owner }) } else { json!({}) };
+        let space = json!({ "metadata": {
+            "name": cluster,
+            "labels": { "hive.openshift.io/cluster-pool-name": "pool" },
+            "annotations": noted,
+        }});
+        let spaces: Api<Namespace> = Api::all(scene.client.clone());
+        let space = serde_json::from_value(space).unwrap();
+        spaces.create(&PostParams::default(), &space).await.unwrap();
+        scene.keep(&["a"], "hive.openshift.io/inventory-lease").await;
+        let lease = json!({ "status": {
+            "clusterDeploymentRef": { "name": cluster, "namespace": cluster },
+            "clusterPoolRef": { "name": "pool" },
+            "conditions": [{
+                "type": "Available", "status": "False", "message": "in use",
+                "reason": "ClusterDeploymentCustomizationInUse",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        }});
+        let entries = scene.api("ClusterDeploymentCustomization");
+        entries.patch_status("a", &PatchParams::default(), &Patch::Merge(lease)).await.unwrap();
         let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
-        let view = scene.wait("it runs", |it| it.ready("pool") == 1).await;
-        assert_eq!(self::name(&view.clusters[0]), cluster);
-        let left = workers.get_opt(&format!("{cluster}-worker")).await.unwrap();
-        let left = left.map(|it| it.data["spec"]["replicas"].clone());
-        assert_eq!(left, (!skip).then_some(json!(2)));
+        let view = scene.wait("another one runs", |it| it.ready("pool") == 1).await;
+        let made = self::name(&view.clusters[0]);
+        assert!(made != cluster && view.holder("a") == made, "{made}");
+        let left = spaces.get_opt(&cluster).await.unwrap();
+        let stays = left.is_some_and(|it| it.metadata.deletion_timestamp.is_none());
+        assert_eq!(stays, !by_us, "Hive's is left to Hive");
     }
-}
-
-#[tokio::test]
-async fn a_half_made_cluster_whose_secret_cannot_be_made_anew_gets_another_name() {
-    let (scene, _hive) = Scene::new("othertype").await;
-    let cluster = half_made(&scene, json!({})).await;
-    let secrets: Api<Secret> = Api::namespaced(scene.client.clone(), &cluster);
-    let old = json!({
-        "metadata": { "name": format!("{cluster}-pull-secret") },
-        "type": "kubernetes.io/dockerconfigjson",
-        "stringData": { ".dockerconfigjson": "{\"auths\":{}}" },
-    });
-    let old = serde_json::from_value(old).unwrap();
-    secrets.create(&PostParams::default(), &old).await.unwrap();
-    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
-    let view = scene.wait("another one runs", |it| it.ready("pool") == 1).await;
-    assert_ne!(name(&view.clusters[0]), cluster);
-    assert_eq!(view.holder("a"), name(&view.clusters[0]));
 }
 
 #[tokio::test]

@@ -78,10 +78,9 @@ async fn a_pool_of_hives_own_controller_is_taken_over_without_making_a_cluster_a
     scene.keep(&["a", "torn", "half", "free"], "hive.openshift.io/pool").await;
     let refs = |cluster: &str| json!({ "clusterDeploymentRef": { "name": cluster }, "clusterPoolRef": { "name": "pool" } });
     lease(&scene, "a", refs(&here)).await;
-    // Stopped between the lease and its references; and between the namespace and the cluster.
+    // Stopped between the lease and its references; and between those and the namespace.
     lease(&scene, "torn", json!({})).await;
     lease(&scene, "half", refs(&gone)).await;
-    space(&scene, &gone).await;
     let before = scene.clusters("pool").await;
     let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
     let view = scene
