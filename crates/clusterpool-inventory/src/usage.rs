@@ -242,7 +242,7 @@ fn held<'a>(
     };
     let cluster = clusters.get(name);
     // No other pool can have made it: whatever the lease says of a pool beside that is a mistake.
-    let made = cluster.is_some_and(|it| is_made_from(it, &customization.name));
+    let made = cluster.is_some_and(|it| is_made_from(it, customization, pool));
     let ours = made
         || match lease.pool.as_deref() {
             Some(holder) => holder == pool,
@@ -257,15 +257,18 @@ fn held<'a>(
         }
         None if is_anothers() => Held::Others,
         None => Held::Half(name),
-        Some(cluster) if is_made_from(cluster, &customization.name) => Held::Ours(cluster),
+        Some(cluster) if made => Held::Ours(cluster),
         Some(_) => Held::Mistaken(name),
     }
 }
 
-/// Whether the cluster is in the entry, as far as can be told. Our finalizer is on none without an entry: where the
-/// reference to that is gone, an old CRD dropped it, and the lease alone knows.
-fn is_made_from(cluster: &Cluster, entry: &String) -> bool {
-    cluster.entry.as_ref().map_or(cluster.kept, |it| it == entry)
+/// Whether the cluster is in the entry, as far as can be told. Where it names none, an old CRD dropped the reference, and the
+/// lease alone knows: our finalizer is on no cluster without an entry, and a whole lease was written for this one.
+fn is_made_from(cluster: &Cluster, customization: &Customization, pool: &str) -> bool {
+    match &cluster.entry {
+        Some(entry) => *entry == customization.name,
+        None => cluster.kept || customization.is_whole(pool),
+    }
 }
 
 impl Customization {

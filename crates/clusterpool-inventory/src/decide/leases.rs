@@ -101,9 +101,10 @@ pub(super) fn put_leases_right(plan: &mut Plan<'_>) {
                 let steps = plan.abandoning(entry, cluster);
                 plan.push(Reason::LeaseAbandoned, steps);
             }
-            Held::Others => plan.end_double_use(it, None),
+            // A lease for a cluster that is not there is given up by the pool that holds it.
+            Held::Others if !entry.others.is_empty() => plan.end_double_use(it, None),
             // A cluster that is there comes before one that is not: see the completion of leases.
-            Held::Half(_) | Held::Orphaned(_) => {}
+            Held::Half(_) | Held::Orphaned(_) | Held::Others => {}
         }
     }
     for cluster in seen.clusters.iter().filter(|it| !it.deleting) {

@@ -124,6 +124,20 @@ fn a_lease_that_is_damaged_in_part_is_written_again_after_a_look_at_the_cluster(
     assert_eq!(reasons(&seen), []);
 }
 
+/// The other pool gives its lease up as soon as it sees who lives in the entry.
+#[test]
+fn a_cluster_goes_for_another_pools_lease_only_if_that_ones_cluster_is_there() {
+    let mut seen = full(1, &["a"]);
+    let theirs = Lease { pool: Some("other".to_owned()), ..lease("other-1").unwrap() };
+    seen.customizations[0].lease = Some(theirs);
+    assert_eq!((deleted(&seen), decided(&seen).events), (Vec::new(), Vec::new()));
+    seen.customizations[0].others.push("other-1".to_owned());
+    assert_eq!(deleted(&seen), ["ca"]);
+    seen.clusters[0].claim = Some("someone".to_owned());
+    assert_eq!(deleted(&seen), [""; 0]);
+    assert_eq!(decided(&seen).events[0].reason, Reason::DoubleUse);
+}
+
 #[test]
 fn a_lease_that_names_our_cluster_is_no_other_pools_whichever_it_names() {
     let mut seen = full(1, &["a"]);
@@ -518,8 +532,12 @@ fn a_cluster_whose_reference_was_dropped_keeps_its_lease() {
     seen.clusters[0].entry = None;
     assert_eq!(reasons(&seen), []);
     assert_eq!(status_of(&seen, "a"), "Reserved");
-    // One that never had an entry has none.
+    // Made by Hive's own controller, it is taken over with the entry that its lease names.
     seen.clusters[0].kept = false;
+    assert_eq!(reasons(&seen), [Reason::ClusterAdopted]);
+    assert_eq!(status_of(&seen, "a"), "Reserved");
+    // By a lease that is not whole it has none.
+    seen.customizations[0].lease.as_mut().unwrap().whole = false;
     assert_eq!(reasons(&seen), [Reason::LeaseAbandoned]);
 }
 
