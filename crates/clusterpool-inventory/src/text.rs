@@ -145,29 +145,26 @@ pub(crate) fn current(plan: &Plan<'_>) -> Said {
         (!names.is_empty()).then(|| some(&names))
     };
     let is_stale = |it: &&Cluster| plan.staleness(it).is_some();
-    let (unfinished, first): (Vec<&Cluster>, Vec<&Cluster>) =
-        unclaimed().filter(|it| it.is_installing()).partition(is_stale);
-    let whole: Vec<&Cluster> =
-        stale.iter().map(|it| it.1).filter(|it| !it.is_installing()).collect();
+    let first = unclaimed().filter(|it| it.is_installing() && !is_stale(it)).collect();
+    let replaced: Vec<&Cluster> = stale.iter().map(|it| it.1).collect();
     let stays = !plan.seen.pool.deleting && !plan.has_spare();
     let irreplaceable: Vec<&Cluster> =
-        whole.iter().copied().filter(|it| stays && !plan.can_return(it)).collect();
+        replaced.iter().copied().filter(|it| stays && !plan.can_return(it)).collect();
     let protected: Vec<&Cluster> = unclaimed().filter(|it| it.protected && is_stale(it)).collect();
     let awaited = plan.awaited();
     let awaited: Vec<&Cluster> =
-        whole.iter().copied().filter(|it| awaited.contains(it.name.as_str())).collect();
+        replaced.iter().copied().filter(|it| awaited.contains(it.name.as_str())).collect();
     let leaving = |hangs| plan.leaving(hangs).collect::<Vec<&Cluster>>();
     let waits = [
         (leaving(false), "these have to be gone first"),
         (first, "these have to be installed first"),
-        (unfinished, "these have to be installed first, and are to be replaced then"),
         (leaving(true), "Hive cannot take down"),
         (protected, "an annotation protects from deletion"),
         (awaited, "claims wait for"),
         (irreplaceable, "no other one can be made in the place of"),
     ];
     let waits = waits.into_iter().filter_map(|(all, why)| Some(format!("{why}: {}", names(all)?)));
-    let listed: Vec<String> = names(whole).into_iter().chain(waits).collect();
+    let listed: Vec<String> = names(replaced).into_iter().chain(waits).collect();
     let listed = listed.join("; ");
     if stale.iter().all(|it| it.0 == 0) {
         let message = format!(

@@ -51,7 +51,7 @@ pub(super) fn balance(plan: &mut Plan<'_>) {
     let busy = halves > 0
         || added > 0
         || !plan.going.is_empty()
-        || seen.clusters.iter().any(Cluster::is_installing)
+        || seen.clusters.iter().any(|it| it.is_installing() && plan.staleness(it).is_none())
         || plan.leaving(false).next().is_some()
         || plan.work.iter().any(|it| matches!(it.steps[..], [Step::Delete { .. }]));
     if !busy && let Some(cluster) = plan.next_stale() {
@@ -172,7 +172,8 @@ impl<'a> Plan<'a> {
         if several && pool.max_size.is_some_and(|most| there >= most) {
             return None;
         }
-        stale.sort_by_key(|(kind, it)| (*kind, it.created, it.name.as_str()));
+        // What is not installed yet is of no use to anybody, and may never be: its entry may be what was corrected.
+        stale.sort_by_key(|(kind, it)| (!it.is_installing(), *kind, it.created, it.name.as_str()));
         let mut stale = stale.into_iter().map(|(_, it)| it);
         if self.has_spare() {
             stale.next()
