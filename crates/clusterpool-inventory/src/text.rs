@@ -185,13 +185,21 @@ pub(crate) fn deletion(plan: &Plan<'_>) -> Said {
     };
     let unread: Vec<&str> = plan.seen.unread.iter().map(String::as_str).collect();
     let leased: Vec<&str> = plan.uses.halves().map(|(it, ..)| it.name).collect();
+    let spaces = plan.seen.namespaces.iter().filter(|it| !it.deleting);
+    let spaces: Vec<&str> = spaces.map(|it| it.name.as_str()).collect();
     if clusters.is_empty() && unread.is_empty() {
-        return if leased.is_empty() {
-            ("True", "DeletionPossible", "No cluster is left".to_owned())
-        } else {
+        if !leased.is_empty() {
             let message = format!("No cluster is left, but still leased: {}", some(&leased));
-            ("False", "LeasesPendingRelease", message)
-        };
+            return ("False", "LeasesPendingRelease", message);
+        }
+        if !spaces.is_empty() {
+            let message = format!(
+                "No cluster is left, but these namespaces are: {}. They are deleted, unless event Refused says why not",
+                some(&spaces)
+            );
+            return ("False", "NamespacesPendingDeletion", message);
+        }
+        return ("True", "DeletionPossible", "No cluster is left".to_owned());
     }
     let mut message = format!("Still there: {}", some(&[those(|_| true), unread.clone()].concat()));
     let (given_back, protected) = (names::REMOVE_FROM_POOL, names::PROTECTED_DELETE);

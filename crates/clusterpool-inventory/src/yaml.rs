@@ -107,12 +107,17 @@ impl<'a> Reader<'a> {
             match self.event()? {
                 Event::StreamStart | Event::DocumentEnd => {}
                 Event::StreamEnd => return Ok(root),
-                Event::DocumentStart(..) if root.is_some() => {
-                    return Err(ReadError::SeveralDocuments);
-                }
                 Event::DocumentStart(..) => {
                     let event = self.event()?;
-                    root = Some(self.node(event, 0)?);
+                    let document = self.node(event, 0)?;
+                    // A line `---` at the end begins one without content.
+                    if document.is_null() {
+                        continue;
+                    }
+                    if root.is_some() {
+                        return Err(ReadError::SeveralDocuments);
+                    }
+                    root = Some(document);
                 }
                 _ => return self.unusable("it is not valid YAML here"),
             }

@@ -201,6 +201,10 @@ fn nesting_ends_before_the_stack_does() {
 fn several_documents_are_refused() {
     assert_eq!(read("a: 1\n---\nb: 2\n"), Err(ReadError::SeveralDocuments));
     assert_eq!(read("---\na: 1\n...\n").unwrap(), json!({"a": 1}));
+    // One without content is none.
+    for text in ["a: 1\n---\n", "---\n---\na: 1\n", "a: 1\n---\n# no more\n---\n"] {
+        assert_eq!(read(text).unwrap(), json!({"a": 1}), "{text}");
+    }
 }
 
 #[test]

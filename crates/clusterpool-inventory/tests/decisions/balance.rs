@@ -248,6 +248,22 @@ fn a_deleted_pool_goes_after_its_clusters_leases_and_finalizers() {
     assert!(condition.message.ends_with("still leased: a"), "{condition:?}");
 }
 
+/// Somebody may refuse their deletion, for which the pool waits.
+#[test]
+fn a_deleted_pool_names_the_namespaces_that_it_waits_for() {
+    let mut seen = pool(0, &[]);
+    seen.pool.deleting = true;
+    seen.namespaces.push(namespace("n"));
+    let told = |seen: &Observed| stored(seen).pool.status.conditions["DeletionPossible"].clone();
+    assert_eq!(reasons(&seen), [Reason::LeftOver]);
+    let waits = told(&seen);
+    assert_eq!((&*waits.status, &*waits.reason), ("False", "NamespacesPendingDeletion"));
+    assert!(waits.message.starts_with("No cluster is left, but these namespaces are: n. "));
+    // One that goes is not waited for.
+    seen.namespaces[0].deleting = true;
+    assert_eq!((told(&seen).status.as_str(), reasons(&seen)), ("True", vec![Reason::PoolGone]));
+}
+
 #[test]
 fn what_is_in_use_of_a_pool_that_is_not_there_stays() {
     let mut seen = full(2, &["a", "b"]);
