@@ -40,8 +40,6 @@ pub struct Observed {
     pub materials: String,
     /// What it refers to and is not there or not usable, in words for its condition.
     pub missing: Vec<String>,
-    /// Entries that cannot be read and are in use, in words for its condition.
-    pub remarks: Vec<String>,
     /// Clusters in namespaces of the pool, or that it leases an entry for, that cannot be decoded: nobody knows whether they
     /// are its own.
     pub unread: Vec<String>,

@@ -336,17 +336,22 @@ pub(crate) fn inventory(plan: &Plan<'_>) -> Option<Said> {
             message = format!("{message}; {name}: {}", failure.message);
         }
     }
-    let unfit: Vec<(&str, &str)> = unfit(plan).collect();
-    for (name, why) in unfit.iter().take(MOST_TOLD) {
+    let unfit: Vec<(&str, &Entry, &str)> = unfit(plan).collect();
+    for (name, now, why) in unfit.iter().take(MOST_TOLD) {
+        let its = if now.status == EntryStatus::ToBeUpdated { "its new" } else { "its" };
         let why = shorten(why, LONGEST / 10);
-        message = format!("{message}; {name}: its new patches cannot be applied: {why}");
+        message = format!("{message}; {name}: {its} patches cannot be applied: {why}");
+    }
+    if unfit.len() > MOST_TOLD {
+        let names: Vec<&str> = unfit.iter().map(|it| it.0).skip(MOST_TOLD).collect();
+        message = format!("{message}; nor can those of: {}", some(&names));
     }
     let twice: Vec<&str> =
         plan.uses.there().filter(|(it, _)| it.is_in_double_use()).map(|(it, _)| it.name).collect();
     if !twice.is_empty() {
         message = format!("{message}; in use by two clusters: {}", some(&twice));
     }
-    for remark in pool.remarks.iter().chain(&plan.seen.remarks) {
+    for remark in &pool.remarks {
         message = format!("{message}; {remark}");
     }
     let is_bad = bad.iter().any(|status| by_status.contains_key(status));
@@ -359,13 +364,13 @@ pub(crate) fn inventory(plan: &Plan<'_>) -> Option<Said> {
     Some(("True", "Valid", message))
 }
 
-/// Listed entries that were edited while a cluster uses them, and cannot be used as they are now; and why.
-fn unfit<'a>(plan: &Plan<'a>) -> impl Iterator<Item = (&'a str, &'a str)> {
-    plan.uses.states().filter_map(|(it, now)| {
-        let why = it.customization?.refused.as_deref()?;
-        let is_unfit = it.listed && now.status == EntryStatus::ToBeUpdated;
-        is_unfit.then_some((it.name, why))
-    })
+/// Listed entries that are in use and could not be used again as they are now; and why. Unless that is told meanwhile, the
+/// pool finds out as each of its claims ends.
+fn unfit<'a>(plan: &Plan<'a>) -> impl Iterator<Item = (&'a str, &'a Entry, &'a str)> {
+    let listed = plan.uses.states().filter(|(it, _)| it.listed);
+    listed
+        .filter(|(_, now)| now.status != EntryStatus::BrokenByConfiguration)
+        .filter_map(|(it, now)| Some((it.name, now, it.customization?.refused.as_deref()?)))
 }
 
 /// What a pool says of its inventory and does not mean, in words for its condition.

@@ -124,8 +124,7 @@ pub fn observe(known: &Known<'_>, last: &mut Last) -> (Arc<Observed>, Option<Dur
     };
     let before = (before.customizations, before.kept_by_hive);
     let (mut customizations, kept_by_hive) = customizations(&about, before, &was_at, last);
-    let (broken, remarks) = broken_customizations(&about, &clusters);
-    customizations.extend(broken);
+    customizations.extend(broken_customizations(&about, &clusters));
     let claims = index.claims.of(key).filter_map(|it| cached(&caches.claims, it));
     let seen = Arc::new(Observed {
         claims: claims.map(|it| claim(&it)).collect(),
@@ -141,7 +140,6 @@ pub fn observe(known: &Known<'_>, last: &mut Last) -> (Arc<Observed>, Option<Dur
         kept_by_hive,
         idle,
         not_begun,
-        remarks,
     });
     if found.is_some() {
         last.seen = seen.clone();
@@ -273,12 +271,9 @@ fn customizations(
     (all, kept_by_hive)
 }
 
-/// The listed customizations that cannot be read, by name, and what is to be told of those of them that are in use.
-fn broken_customizations(
-    about: &About<'_>,
-    clusters: &[Cluster],
-) -> (Vec<Customization>, Vec<String>) {
-    let (mut all, mut remarks) = (Vec::new(), Vec::new());
+/// The listed customizations that cannot be read, by name.
+fn broken_customizations(about: &About<'_>, clusters: &[Cluster]) -> Vec<Customization> {
+    let mut all = Vec::new();
     let mut broken = about.known.caches.broken_customizations.all();
     broken.retain(|it| it.object.namespace.as_ref() == Some(&about.known.key.0));
     broken.sort_by(|one, other| one.object.name.cmp(&other.object.name));
@@ -289,9 +284,6 @@ fn broken_customizations(
         }
         let user = clusters.iter().find(|it| it.entry.as_ref() == Some(&name));
         let refused = format!("it cannot be read: {}; correct it", broken.problem);
-        if let Some(user) = user {
-            remarks.push(format!("{name} is used by {}, and {refused}", user.name));
-        }
         // What is in it cannot be told, so it counts as what it was.
         let known = about.pool.status.inventory.get(&name).and_then(|it| it.version.clone());
         let version = user.and_then(|it| it.entry_version.clone()).or(known);
@@ -314,7 +306,7 @@ fn broken_customizations(
             name,
         });
     }
-    (all, remarks)
+    all
 }
 
 /// For how long Hive may still take to begin with a cluster, or with one that was looked after.

@@ -367,6 +367,30 @@ fn an_entry_in_use_that_was_edited_to_be_broken_says_so() {
     assert_eq!(stored(&seen).pool.status.conditions["InventoryValid"].status, "True");
 }
 
+/// A template that was edited, or a pool that Hive's own controller served, which adds what `replace` does not find.
+#[test]
+fn entries_in_use_that_could_not_be_used_again_are_told() {
+    let names = ["a", "b", "c", "d", "e"];
+    let mut seen = full(5, &names);
+    let valid = |seen: &Observed| stored(seen).pool.status.conditions["InventoryValid"].clone();
+    assert_eq!(valid(&seen).status, "True");
+    seen.customizations[0].refused = Some("operation 1: nothing there".to_owned());
+    assert_eq!(status_of(&seen, "a"), "Reserved");
+    let told = valid(&seen);
+    assert_eq!((told.status.as_str(), told.reason.as_str()), ("False", "Invalid"));
+    let end = "; a: its patches cannot be applied: operation 1: nothing there";
+    assert!(told.message.ends_with(end), "{told:?}");
+    // Also one that another pool has, and not more reasons than one reads.
+    seen.clusters.remove(1);
+    seen.customizations[1].lease.as_mut().unwrap().pool = Some("other".to_owned());
+    for entry in &mut seen.customizations {
+        entry.refused = Some("no".to_owned());
+    }
+    let told = valid(&seen).message;
+    assert!(told.contains("; b: its patches cannot be applied: no; c: "), "{told}");
+    assert!(told.ends_with("; nor can those of: d, e"), "{told}");
+}
+
 #[test]
 fn no_stale_cluster_goes_while_one_that_is_current_is_being_installed() {
     let mut seen = full(2, &["a", "b"]);

@@ -90,7 +90,7 @@ async fn an_entry_that_cannot_be_read_is_told_and_not_used_and_a_cluster_of_one_
             all.iter().any(|it| it.1 == "BrokenByConfiguration" && it.2.contains("cannot be read"))
         })
         .await;
-    // The same with one that is in use: who has it is known from its cluster.
+    // The same with one that is in use.
     marked("good", "Available", "False", "+99:99").await;
     for entry in ["never", "good"] {
         scene
@@ -100,10 +100,10 @@ async fn an_entry_that_cannot_be_read_is_told_and_not_used_and_a_cluster_of_one_
             })
             .await;
     }
-    let said = format!("good is used by {cluster}, and it cannot be read");
+    let said = "good: its patches cannot be applied: it cannot be read";
     let view = scene
         .wait("its pool tells, too", |it| {
-            condition(it.pool("pool"), "InventoryValid").2.contains(&said)
+            condition(it.pool("pool"), "InventoryValid").2.contains(said)
         })
         .await;
     assert_eq!((view.clusters.len(), view.ready("pool")), (1, 1), "{view}");
