@@ -16,7 +16,7 @@ use api_types::hive::EntryStatus;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::inventory::{self, Facts, MOST_ATTEMPTS};
-use crate::seen::{Cluster, Customization, Entry, Observed};
+use crate::seen::{Cluster, Customization, Entry, Failure, Observed};
 use crate::settings::Policy;
 
 /// The entries of a pool, and those of its namespace that it has nothing to do with.
@@ -159,6 +159,11 @@ impl<'a> Use<'a> {
     pub(crate) fn is_usable(&self) -> bool {
         let is_available = |it: &Entry| it.status == EntryStatus::Available;
         self.now.as_ref().is_some_and(is_available) && !self.is_lived_in()
+    }
+
+    /// Why no cluster came of it last, if it is so.
+    pub(crate) fn failure(&self) -> Option<&Failure> {
+        self.now.as_ref()?.failure.as_ref()
     }
 
     /// Whether a cluster has its lease.

@@ -7,12 +7,13 @@ use api_types::names::hive::CONDITION_ALL_CLUSTERS_CURRENT;
 use api_types::time::until;
 
 use crate::decision::Step;
+use crate::inventory::REFUSED;
 use crate::make::made_from;
 use crate::naming::cluster_name;
 use crate::plan::{BEGUN, Plan};
 use crate::pool_version::is_hives;
 use crate::reason::Reason;
-use crate::seen::{Cluster, Customization, Listed, Namespace};
+use crate::seen::{Cluster, Listed, Namespace};
 use crate::usage::Use;
 
 /// Completes, adds and removes, within one budget.
@@ -184,8 +185,7 @@ impl<'a> Plan<'a> {
 
     /// Whether another cluster can be made before any entry becomes free.
     pub(crate) fn has_spare(&self) -> bool {
-        let Listed::Entries(names) = &self.seen.pool.listed else { return true };
-        names.iter().any(|it| self.uses.get(it).is_some_and(Use::is_usable))
+        !matches!(self.seen.pool.listed, Listed::Entries(_)) || self.usable().next().is_some()
     }
 
     /// Whether another cluster can be made from the entry of this one, once that is gone.
@@ -264,8 +264,8 @@ impl<'a> Plan<'a> {
 
     /// Completes as many leases without clusters as are wanted; how many there will be. Where another cluster lives in the
     /// entry, the lease is given up for that one to get it; where the cluster's namespace cannot be had, or what is in it is
-    /// made from something else, for another name; where the cluster was there and failed, since that was counted; and where a claim has it, whose user must not
-    /// find another one under its name.
+    /// made from something else, for another name; where the cluster was there and failed, since that was counted; where it is
+    /// refused and another entry is free; and where a claim has it, whose user must not find another one under its name.
     fn complete_or_give_up(&mut self, wanted: usize) -> usize {
         let pool = &self.seen.pool;
         let total = self.seen.clusters.len() + self.uses.halves().count();
@@ -283,7 +283,8 @@ impl<'a> Plan<'a> {
                 && !self.is_barred(cluster)
                 && !self.was_given(cluster)
                 && !it.is_counted(cluster)
-                && self.is_made_from_now(cluster, &entry.version);
+                && self.is_made_from_now(cluster, &entry.version)
+                && !self.gives_way(it);
             if !fits || completed == wanted {
                 let steps = self.abandoning(entry, cluster);
                 self.push(Reason::LeaseAbandoned, steps);
@@ -316,6 +317,19 @@ impl<'a> Plan<'a> {
             || begun.is_none_or(|it| it.made_from == made_from(self.seen, Some(entry)))
     }
 
+    /// Whether the cluster of the entry is refused, which may be for what the entry alone says, and another one is free that
+    /// was not tried in vain.
+    fn gives_way(&self, it: &Use<'_>) -> bool {
+        it.failure().is_some_and(|it| it.reason == REFUSED)
+            && self.usable().any(|it| it.failure().is_none())
+    }
+
+    /// The listed entries that may be leased in this pass.
+    fn usable(&self) -> impl Iterator<Item = &'a Use<'a>> {
+        let all = self.seen.pool.listed.names().iter().filter_map(|it| self.uses.get(it));
+        all.filter(|it| it.is_usable())
+    }
+
     /// Whether a claim names the cluster, so that it was there.
     fn was_given(&self, cluster: &str) -> bool {
         self.seen.claims.iter().any(|it| it.cluster.as_deref() == Some(cluster))
@@ -325,7 +339,7 @@ impl<'a> Plan<'a> {
     fn add(&mut self, lacking: usize, halves: usize) -> usize {
         let seen = self.seen;
         let pool = &seen.pool;
-        if !seen.missing.is_empty() {
+        if lacking == 0 || !seen.missing.is_empty() {
             return 0;
         }
         let room = pool
@@ -357,15 +371,16 @@ impl<'a> Plan<'a> {
                     added += 1;
                 }
             }
-            Listed::Entries(names) => {
-                let all = names.iter().filter_map(|name| self.uses.get(name));
-                let usable = all.filter(|it| it.is_usable()).filter_map(|it| it.customization);
-                let mut usable: Vec<&Customization> = usable.take(wanted).collect();
+            Listed::Entries(_) => {
+                let mut usable: Vec<&Use<'_>> = self.usable().collect();
+                // One that fails would be tried again and again before one that may not.
+                usable.sort_by_key(|it| it.failure().is_some());
+                usable.truncate(wanted);
                 // Where no entry is left, it is not the limit that stops the pool.
                 self.held_up |= usable.len() > self.budget;
                 self.goes_on |= usable.len().min(self.budget) > most;
                 usable.truncate(most);
-                for entry in usable {
+                for entry in usable.into_iter().filter_map(|it| it.customization) {
                     let state = [pool.uid.as_str(), &entry.version, &entry.at];
                     let Some(cluster) = self.free_name(&entry.name, state) else { continue };
                     let mut steps = Self::leasing(entry, &cluster, false);

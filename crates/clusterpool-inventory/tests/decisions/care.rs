@@ -7,7 +7,8 @@ use clusterpool_inventory::reason::Reason;
 use clusterpool_inventory::seen::{Claim, Observed, Part, Refusal};
 
 use crate::world::{
-    at, claim, cluster, decided, entry, full, installing, lease, pool, reasons, status_of, stored,
+    at, claim, cluster, decided, entry, full, installing, lease, leased, pool, reasons, status_of,
+    stored,
 };
 
 /// A pool with a cluster that Hive does not begin to install.
@@ -109,6 +110,25 @@ fn an_entry_whose_lease_is_refused_stays_available_and_says_why() {
     // It was said of the entry as it was.
     seen.customizations[0].version = "2-u".to_owned();
     assert_eq!(entry(&seen, "a").failure, None);
+}
+
+/// The refusal may be for what the entry alone says, such as its labels, which its copy carries.
+#[test]
+fn an_entry_whose_cluster_is_refused_gives_way_to_one_that_was_not_tried() {
+    let mut seen = pool(1, &["a", "b"]);
+    seen.customizations[0].lease = lease("pool-x");
+    seen.turned_down.insert("a".to_owned(), refusal("1-u"));
+    assert_eq!(reasons(&seen), [Reason::LeaseAbandoned, Reason::Added]);
+    assert_eq!(leased(&seen), ["b"]);
+    // Neither is better, so that what was begun goes on.
+    seen.turned_down.insert("b".to_owned(), refusal("1-u"));
+    assert_eq!(reasons(&seen), [Reason::RolledForward]);
+    // Nor where it was said of the entry as it was.
+    seen.turned_down = [("a".to_owned(), refusal("0-u"))].into();
+    assert_eq!(reasons(&seen), [Reason::RolledForward]);
+    seen.turned_down = [("a".to_owned(), refusal("1-u"))].into();
+    seen.customizations[1].refused = Some("no".to_owned());
+    assert_eq!(reasons(&seen), [Reason::RolledForward]);
 }
 
 #[test]

@@ -78,6 +78,22 @@ fn the_last_failure_breaks_the_entry_until_it_is_edited() {
 }
 
 #[test]
+fn an_entry_that_failed_is_used_after_those_that_did_not() {
+    let mut seen = full(1, &["a", "b", "c"]);
+    seen.clusters[0] = failed("ca", Some("a"));
+    let mut seen = stored(&seen);
+    seen.clusters.clear();
+    for entry in &mut seen.customizations {
+        entry.lease = None;
+    }
+    assert_eq!(status_of(&seen, "a"), "Available");
+    for (size, order) in [(1, &["b"][..]), (2, &["b", "c"]), (3, &["b", "c", "a"])] {
+        seen.pool.size = size;
+        assert_eq!(leased(&seen), order);
+    }
+}
+
+#[test]
 fn a_pool_whose_clusters_hive_never_gives_up_is_told_that_no_failure_will_be_counted() {
     let of = |more: Value| remarks(&serde_json::from_value(more).unwrap(), None);
     let listed = json!([{ "name": "a" }]);
