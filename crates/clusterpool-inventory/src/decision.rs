@@ -28,7 +28,6 @@ pub struct Decision {
 impl Decision {
     /// What the pool rests in after it.
     pub fn reason(&self, seen: &Observed) -> Pass {
-        let waits = |it: &Claim| !it.deleting && it.cluster.is_none();
         if seen.pool.rival.is_some() {
             Pass::Contested
         } else if !self.work.is_empty() {
@@ -39,7 +38,7 @@ impl Decision {
             Pass::DependencyMissing
         } else if seen.pool.deleting && !(seen.clusters.is_empty() && seen.namespaces.is_empty()) {
             Pass::PoolLeaving
-        } else if seen.claims.iter().any(waits) {
+        } else if seen.claims.iter().any(Claim::waits) {
             Pass::ClaimsWait
         } else {
             Pass::AtRest

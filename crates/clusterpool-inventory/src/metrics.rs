@@ -1,19 +1,24 @@
 //! The controller's own metrics; the kit counts reconciles, requests and the rest.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use api_types::hive::EntryStatus;
+use api_types::time::until;
 use controller_kit::engine::{Reason as _, Shared};
+use k8s_openapi::jiff::Timestamp;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
 use prometheus::{
-    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
-    register_histogram_with_registry, register_int_counter_vec_with_registry,
+    GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, register_histogram_with_registry, register_int_counter_vec_with_registry,
     register_int_counter_with_registry, register_int_gauge_vec_with_registry,
     register_int_gauge_with_registry,
 };
 
 use crate::model::Key;
 use crate::reason::Reason;
-use crate::seen::Observed;
+use crate::seen::{Claim, Observed};
 
 const SECONDS: &[f64] = &[0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0];
 const STATES: [&str; 6] = ["installing", "ready", "standby", "broken", "claimed", "deleting"];
@@ -28,7 +33,34 @@ pub struct Metrics {
     lacking: IntGauge,
     rivals: IntGauge,
     claim_seconds: Histogram,
-    pools: Shared<HashMap<Key, Counts>>,
+    pools: Arc<Shared<HashMap<Key, Counts>>>,
+}
+
+/// How long the first claim of each pool has waited. It grows while nobody looks at the pool.
+struct OldestClaims {
+    pools: Arc<Shared<HashMap<Key, Counts>>>,
+    seconds: GaugeVec,
+}
+
+impl Collector for OldestClaims {
+    fn desc(&self) -> Vec<&Desc> {
+        self.seconds.desc()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let now = Timestamp::now();
+        self.seconds.reset();
+        // There is a series also where no claim waits.
+        self.seconds.with_label_values(&["", ""]).set(0.0);
+        self.pools.with(|pools| {
+            let waits = pools.iter().filter_map(|(key, it)| Some((key, it.waits_since?)));
+            for ((namespace, pool), since) in waits {
+                let age = until(since, now).as_secs_f64();
+                self.seconds.with_label_values(&[namespace, pool]).set(age);
+            }
+        });
+        self.seconds.collect()
+    }
 }
 
 /// What one pool adds to the gauges.
@@ -37,6 +69,7 @@ struct Counts {
     entries: [i64; 8],
     clusters: [i64; 6],
     waiting: i64,
+    waits_since: Option<Timestamp>,
     lacking: i64,
     rival: i64,
 }
@@ -49,6 +82,13 @@ impl Metrics {
             "Time from a claim's creation to its cluster",
         );
         let claim_seconds = claim_seconds.buckets(SECONDS.to_vec());
+        let pools = Arc::<Shared<HashMap<Key, Counts>>>::default();
+        let oldest = Opts::new(
+            "ferrite_clusterpool_inventory_claims_oldest_seconds",
+            "How long the first of a pool's claims without a cluster has waited",
+        );
+        let seconds = GaugeVec::new(oldest, &["namespace", "pool"])?;
+        registry.register(Box::new(OldestClaims { pools: pools.clone(), seconds }))?;
         let metrics = Self {
             work: register_int_counter_vec_with_registry!(
                 "ferrite_clusterpool_inventory_work_total",
@@ -89,7 +129,7 @@ impl Metrics {
                 registry
             )?,
             claim_seconds: register_histogram_with_registry!(claim_seconds, registry)?,
-            pools: Shared::default(),
+            pools,
         };
         for reason in Reason::ALL {
             metrics.work.with_label_values(&[reason.as_str()]);
@@ -138,7 +178,7 @@ impl Metrics {
             };
             counts.clusters[place] += 1;
         }
-        counts.waiting = waiting(seen);
+        counts.wait(seen);
         counts.lacking = i64::from(!seen.missing.is_empty());
         counts.rival = i64::from(seen.pool.rival.is_some());
         self.put(key, Some(counts));
@@ -146,7 +186,8 @@ impl Metrics {
 
     /// There is no such pool; claims may name it all the same.
     pub(crate) fn without_pool(&self, key: &Key, seen: &Observed) {
-        let counts = Counts { waiting: waiting(seen), ..Counts::default() };
+        let mut counts = Counts::default();
+        counts.wait(seen);
         self.put(key, (counts.waiting > 0).then_some(counts));
     }
 
@@ -183,19 +224,59 @@ impl Metrics {
     }
 }
 
-fn waiting(seen: &Observed) -> i64 {
-    let all = seen.claims.iter().filter(|it| !it.deleting && it.cluster.is_none());
-    i64::try_from(all.count()).unwrap_or(i64::MAX)
+impl Counts {
+    fn wait(&mut self, seen: &Observed) {
+        let waits = || seen.claims.iter().filter(|it| it.waits());
+        self.waiting = i64::try_from(waits().count()).unwrap_or(i64::MAX);
+        self.waits_since = waits().map(|it: &Claim| it.created).min();
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
-    use k8s_openapi::jiff::Timestamp;
-
     use super::*;
-    use crate::seen::Claim;
+
+    /// A sum over all pools says nothing of one claim where others come and go.
+    #[test]
+    fn the_first_claim_that_waits_is_told_for_each_pool() {
+        let registry = Registry::new();
+        let metrics = Metrics::new(&registry).unwrap();
+        let oldest = || {
+            let families = registry.gather();
+            let found = families.iter().find(|it| it.name().ends_with("_claims_oldest_seconds"));
+            let series = found.unwrap().get_metric().iter();
+            let told = series.map(|it| {
+                let labels: Vec<_> = it.get_label().iter().map(|it| it.value()).collect();
+                (labels.join("/"), it.get_gauge().get_value())
+            });
+            told.collect::<Vec<_>>()
+        };
+        let claim = |second: i64, served: bool| Claim {
+            name: second.to_string(),
+            at: "1".to_owned(),
+            created: Timestamp::from_second(second).unwrap(),
+            deleting: false,
+            cluster: served.then(|| "c".to_owned()),
+            pending: None,
+        };
+        let of = |claims: Vec<Claim>| Observed { claims, ..Observed::default() };
+        let now = Timestamp::now().as_second();
+        let key = |pool: &str| ("ns".to_owned(), pool.to_owned());
+        let claims = vec![claim(1, true), claim(now - 60, false), claim(now - 7_200, false)];
+        metrics.seen(&key("old"), &of(claims));
+        metrics.seen(&key("new"), &of(vec![claim(now - 60, false)]));
+        metrics.seen(&key("none"), &of(Vec::new()));
+        let told = oldest();
+        let names: Vec<&str> = told.iter().map(|it| it.0.as_str()).collect();
+        assert_eq!(names, ["/", "ns/new", "ns/old"]);
+        assert!((60.0..90.0).contains(&told[1].1), "{told:?}");
+        assert!((7_200.0..7_230.0).contains(&told[2].1), "{told:?}");
+        metrics.gone(&key("old"));
+        metrics.seen(&key("new"), &of(vec![claim(now - 60, true)]));
+        assert_eq!(oldest(), [("/".to_owned(), 0.0)]);
+    }
 
     #[test]
     fn a_claim_that_names_no_pool_is_counted_as_long_as_it_waits() {

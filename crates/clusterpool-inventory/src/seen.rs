@@ -353,6 +353,13 @@ pub struct Namespace {
     pub vacated: bool,
 }
 
+impl Claim {
+    /// Whether it has no cluster and is to get one.
+    pub fn waits(&self) -> bool {
+        !self.deleting && self.cluster.is_none()
+    }
+}
+
 impl Cluster {
     /// Whether it may occupy what its entry stands for: it is not being deleted, or somebody is
     /// still at it.

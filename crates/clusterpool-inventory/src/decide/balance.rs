@@ -103,7 +103,7 @@ impl<'a> Plan<'a> {
 
     /// Claims without a cluster that get none in this pass.
     fn waiting(&self) -> usize {
-        let all = self.seen.claims.iter().filter(|it| !it.deleting && it.cluster.is_none());
+        let all = self.seen.claims.iter().filter(|it| it.waits());
         all.count().saturating_sub(self.served)
     }
 

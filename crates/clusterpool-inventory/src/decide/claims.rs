@@ -105,7 +105,7 @@ impl Plan<'_> {
 
     /// Claims that get nothing of this pool. No end of a pool waits for that.
     pub(super) fn tell_waiting(&mut self, why: Reason) {
-        let waiting = self.seen.claims.iter().filter(|it| !it.deleting && it.cluster.is_none());
+        let waiting = self.seen.claims.iter().filter(|it| it.waits());
         for claim in waiting.filter(|it| it.pending.as_deref() != Some(why.as_str())) {
             self.tell(claim, why);
         }

@@ -44,9 +44,9 @@ const TROUBLE: [(&str, &str, &str, &str); 21] = [
     ),
     (
         "FerriteClusterpoolInventoryClaimsWait",
-        "ferrite_clusterpool_inventory_claims_waiting{}",
-        "1x200",
-        "0x200",
+        "ferrite_clusterpool_inventory_claims_oldest_seconds{exported_namespace=\"team\",pool=\"pool\"}",
+        "0+60x200",
+        "600x200",
     ),
     (
         "FerriteClusterpoolInventoryPoolLacks",
