@@ -24,12 +24,9 @@ const MARKS: [&str; 5] = [
     names::ferrite::LEASE_UNVERIFIED,
 ];
 
-/// How a cluster names its customization: as a stock CRD keeps it, as the design has it, and as is usual.
-const SPELLINGS: [&str; 3] = [
-    "clusterDeploymentCustomization",
-    "ClusterDeploymentCustomizationRef",
-    "clusterDeploymentCustomizationRef",
-];
+/// How a cluster names its customization: as a stock CRD keeps it, and as the design has it.
+const SPELLINGS: [&str; 2] =
+    ["clusterDeploymentCustomization", "ClusterDeploymentCustomizationRef"];
 
 /// A secret of the pool, to be copied.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -337,11 +334,7 @@ mod tests {
         assert_eq!(made["metadata"]["annotations"][names::hive::RECONCILE_PAUSE], "true");
         assert_eq!(made["metadata"]["finalizers"], json!([names::hive::INVENTORY_FINALIZER]));
         let reference = &made["spec"]["clusterPoolRef"];
-        for spelling in [
-            "clusterDeploymentCustomization",
-            "ClusterDeploymentCustomizationRef",
-            "clusterDeploymentCustomizationRef",
-        ] {
+        for spelling in ["clusterDeploymentCustomization", "ClusterDeploymentCustomizationRef"] {
             assert_eq!(reference[spelling]["name"], "e", "{spelling}");
         }
         // All of them are sent.

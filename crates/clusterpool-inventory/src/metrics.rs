@@ -236,6 +236,8 @@ impl Counts {
 mod tests {
     use std::collections::BTreeSet;
 
+    use prometheus::proto::LabelPair;
+
     use super::*;
 
     /// A sum over all pools says nothing of one claim where others come and go.
@@ -248,7 +250,7 @@ mod tests {
             let found = families.iter().find(|it| it.name().ends_with("_claims_oldest_seconds"));
             let series = found.unwrap().get_metric().iter();
             let told = series.map(|it| {
-                let labels: Vec<_> = it.get_label().iter().map(|it| it.value()).collect();
+                let labels: Vec<_> = it.get_label().iter().map(LabelPair::value).collect();
                 (labels.join("/"), it.get_gauge().get_value())
             });
             told.collect::<Vec<_>>()

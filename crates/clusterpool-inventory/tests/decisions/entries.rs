@@ -424,9 +424,11 @@ fn a_stale_cluster_that_is_being_installed_is_replaced_first_and_holds_up_no_oth
     let mut seen = full(3, &["a", "b", "c"]);
     seen.pool.max_concurrent = Some(1);
     seen.clusters[1] = installing("cb", Some("b"), 1);
-    for change in [(|it| it.pool.version.own = "w".to_owned()) as fn(&mut Observed), |it| {
-        it.customizations[1].version = "2-u".to_owned()
-    }] {
+    let changes: [fn(&mut Observed); 2] = [
+        |it| it.pool.version.own = "w".to_owned(),
+        |it| it.customizations[1].version = "2-u".to_owned(),
+    ];
+    for change in changes {
         let mut seen = seen.clone();
         change(&mut seen);
         assert_eq!(deleted(&stored(&seen)), ["cb"]);
