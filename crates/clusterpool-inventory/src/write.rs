@@ -100,7 +100,8 @@ pub async fn all(
     if worked.superseded {
         context.metrics.superseded();
     }
-    let later = worked.not_yet.then_some(LATER);
+    // What is refused is not to be asked for every second.
+    let later = (worked.not_yet && worked.failure.is_none()).then_some(LATER);
     let waits = [later, rest].into_iter().flatten().min();
     outcome.next = if worked.cut || worked.pool.is_some() {
         Some(Next::Now)

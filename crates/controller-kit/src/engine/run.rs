@@ -179,7 +179,8 @@ enum End<R> {
     NotActing,
     /// Why, when to look again, the version that needs no look before, and whether a write of the pass left it.
     Decided(R, Next, Option<String>, bool),
-    Failed(Error),
+    /// Why, and when something else is due.
+    Failed(Error, Option<Duration>),
     TimedOut,
 }
 
@@ -374,7 +375,7 @@ impl<'a, C: Controller> Engine<'a, C> {
                 let mut starts = 0;
                 loop {
                     let end = look((controller, outbox), &key, &mut cell, &decisions).await;
-                    let superseded = matches!(end, End::Failed(Error::Superseded));
+                    let superseded = matches!(end, End::Failed(Error::Superseded, _));
                     starts += 1;
                     if !superseded || starts > FRESH_STARTS || !kit.may_act() {
                         return end;
@@ -427,11 +428,17 @@ impl<'a, C: Controller> Engine<'a, C> {
                     lines.queue.enqueue(key, class, at);
                 }
             }
-            End::Failed(error) => {
+            End::Failed(error, due) => {
                 self.memory.put(key.clone(), memory);
                 self.slots.leave(&key, true);
                 let class = self.controller.retry(&error);
-                self.retry(key, class, error.word(), &error.to_string());
+                self.retry(key.clone(), class, error.word(), &error.to_string());
+                // What fails is tried less and less often, and no timer of the rest waits for it.
+                if let Some(wait) = due {
+                    let at = Instant::now() + spread(wait, backoff::random_unit());
+                    let class = self.controller.class(&key);
+                    self.lookout.lines().queue.enqueue(key, class, at);
+                }
             }
             End::TimedOut => {
                 self.kit.metrics.timeouts.with_label_values(&[name]).inc();
@@ -509,7 +516,8 @@ async fn look<C: Controller>(
         tell((controller, outbox), key, Some(&seen), cell, &event);
     }
     if let Some(error) = failure {
-        return End::Failed(error);
+        let due = if let Next::After(wait) = next { Some(wait) } else { None };
+        return End::Failed(error, due);
     }
     // What was written may be what another rule waits for, so it is looked at once more if nothing else brings that about.
     let settled = version.filter(|_| !wrote || next != Next::OnChange);
@@ -529,7 +537,7 @@ fn failed<C: Controller>(
         let event = Event::new(true, REFUSED, "Write", &text);
         tell(told, key, seen, cell, &Event { hourly: Some(0), ..event });
     }
-    End::Failed(error)
+    End::Failed(error, None)
 }
 
 fn tell<C: Controller>(

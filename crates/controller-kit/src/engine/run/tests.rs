@@ -296,7 +296,7 @@ async fn what_a_write_brought_about_is_told_although_a_later_one_fails() {
     let mut cell = Cell::default();
     for _ in 0..2 {
         let end = look((&Forbidden, &outbox), &1, &mut cell, &decisions).await;
-        assert!(matches!(end, End::Failed(Error::Api { .. })));
+        assert!(matches!(end, End::Failed(Error::Api { .. }, _)));
     }
     let told = outbox.waiting().into_iter().map(|(object, it)| (object.name.unwrap(), it.reason));
     let told: Vec<_> = told.map(|(name, reason)| format!("{reason} on {name}")).collect();
@@ -333,7 +333,8 @@ impl Controller for Parted {
 
     fn decide(&self, _: &u8, _: Now) -> Decision<u8, Why> {
         let events = vec![Event::new(false, "All", "", "All is tried")];
-        Decision { writes: vec![1, 2], events, ..Decision::rest(Why::Done) }
+        let next = Next::After(Duration::from_secs(5));
+        Decision { writes: vec![1, 2], events, next, ..Decision::rest(Why::Done) }
     }
 
     async fn write(&self, _: &u8, _: &u8, write: u8, (): &mut ()) -> Result<Outcome, Error> {
@@ -348,7 +349,9 @@ async fn a_part_that_fails_keeps_nobody_from_the_rest_and_the_pass_fails_after_i
     let outbox = Outbox::new(IntCounter::new("dropped", "Dropped").unwrap());
     let decisions = IntCounterVec::new(Opts::new("decisions", "Decisions"), &["reason"]).unwrap();
     let end = look((&Parted, &outbox), &1, &mut Cell::default(), &decisions).await;
-    assert!(matches!(end, End::Failed(Error::Silent(_))));
+    // Nor does it stop the timers of the pass.
+    let End::Failed(Error::Silent(_), due) = end else { panic!("it did not fail") };
+    assert_eq!(due, Some(Duration::from_secs(5)));
     let told: Vec<_> = outbox.waiting().into_iter().map(|(_, it)| it.text).collect();
     assert_eq!(told, ["All is tried", "1", "2"]);
 }
