@@ -327,6 +327,13 @@ impl<'a> Case<'a> {
         until(since, self.exact)
     }
 
+    /// Whether Ironic has lost the management controller of a host of which nobody asks anything. It may have another password, and
+    /// only the operator tells Ironic so. Whoever asks for off has Ironic try all the same.
+    pub(crate) fn is_out_of_reach(&self) -> bool {
+        let lost = |node: &Node| node.power == Power::Unknown && node.target.is_none();
+        self.shows(lost) && self.requests.is_empty() && !self.in_cycle()
+    }
+
     /// Whether the operator is to have the host while we keep it from it.
     pub(crate) fn is_wanted_back(&self) -> bool {
         let host = self.host;
@@ -335,6 +342,7 @@ impl<'a> Case<'a> {
                 || self.seen.node == NodeSeen::Missing
                 || self.registration_is_under_way()
                 || self.only_node_stays_on()
+                || self.is_out_of_reach()
                 || host.deleting
                 || host.detached
                 || host.needs_operator

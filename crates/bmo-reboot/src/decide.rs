@@ -265,6 +265,9 @@ fn take_over(case: &Case<'_>) -> Option<Decision> {
     if host.needs_operator {
         return Some(case.refused(Reason::OperatorAtWork, text::OPERATOR_AT_WORK));
     }
+    if case.is_out_of_reach() {
+        return Some(case.refused(Reason::PowerUnknown, text::OUT_OF_REACH));
+    }
     if case.only_node_stays_on() {
         let (message, next) = (text::OPERATOR_TELLS_IRONIC, Next::After(NODE_RECHECK));
         return Some(case.refused_until(Reason::OperatorAtWork, message, next));
@@ -520,7 +523,8 @@ fn nobody_sees<'a>(
         let (rebooting, sight) = (case.in_cycle(), Some(Sight::Lost { since, held }));
         let step = draft.step_at_off(Reason::PowerUnknown);
         draft.progress(RebootProgress { rebooting, sight, ..step }, &lost);
-    } else if case.waits() && !case.tells() {
+    } else if !case.tells() {
+        // Also of a machine at rest: nobody could fence it.
         draft.waiting(Reason::PowerUnknown, problem);
     }
     draft

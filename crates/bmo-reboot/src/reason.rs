@@ -24,7 +24,7 @@ reasons! {
         NodeShared: Kind::Waits, "Another host names the same node.", "Correct one of the two hosts.";
         NodeNotFound: Kind::Waits, "Ironic has no such node.", "Register the node, or correct the host.";
         NodeRegistering: Kind::EndsWithin(Duration::from_secs(1800)), "The operator is making the node known to Ironic, which it could not end if it were paused.", "Look at the operator.";
-        OperatorAtWork: Kind::Waits, "The operator has work to do on the host, for which it needs its power.";
+        OperatorAtWork: Kind::EndsWithin(Duration::from_secs(3600)), "The operator has work to do on the host, for which it needs its power.", "Look at the operator.";
         IronicUnreachable: Kind::Waits, "Ironic does not answer, or not to us.", "See what the condition says of Ironic.";
         TakenOver: Kind::Rests, "The operator was asked to leave the power of the host to us.";
         HandedBack: Kind::Rests, "The operator may have the host back.";
@@ -44,7 +44,7 @@ reasons! {
         Completed: Kind::Rests, "The reboot is over.";
         Answered: Kind::Rests, "The host was off already when it was asked for, so there was no cycle.";
         AtRest: Kind::Rests, "Everything is as it should be.";
-        PowerUnknown: Kind::Waits, "Ironic does not know the power state.", "Look at the management controller of the machine.";
+        PowerUnknown: Kind::EndsWithin(Duration::from_secs(900)), "Ironic does not know the power state, so nobody could rely on off.", "Look at the management controller of the machine.";
         PoweredOn: Kind::Rests, "The host was seen on.";
         SoftPowerOffFailed: Kind::Rests, "A soft power-off did not work, so a hard one follows.";
         InvalidRequest: Kind::Rests, "A request's value is not understood and counts as soft.";

@@ -268,6 +268,10 @@ pub const OPERATOR_AT_WORK: &str = "The power of the host is the operator's for 
 pub const OPERATOR_TELLS_IRONIC: &str = "The power of the host is the operator's for now: the operator has to tell Ironic \
     that spec.disablePowerOff is false.";
 
+/// Ironic has lost the management controller, and the operator may know why.
+pub const OUT_OF_REACH: &str = "The power of the host is the operator's for now: Ironic does not know whether the machine is on. \
+    Check its management controller and its credentials, which the operator passes on to Ironic.";
+
 /// The state of the host is one of a newer operator.
 pub fn unknown_state(state: &str) -> String {
     format!("{NOT_PROVISIONED} This release does not know its state {state}.")

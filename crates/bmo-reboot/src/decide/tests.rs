@@ -467,7 +467,9 @@ fn without_requests_power_follows_online() {
 #[test]
 fn unknown_power_and_silence_change_nothing_that_is_known() {
     let done = decided(&host(), &node(Power::Unknown));
-    assert_eq!(done, Decided::rest(Reason::PowerUnknown));
+    assert_eq!((done.call, done.annotations.len(), done.next), (None, 0, Next::OnChange));
+    let Change { powered_on, pending, managed, .. } = &done.status;
+    assert_eq!((powered_on, pending, managed), (&None, &None, &None));
     let mut off = Host { powered_on: false, ..with(&[(HOLD, "")]) };
     let held = RebootProgress::new(Reason::HeldOff, at(999_995));
     put(&mut off, &RebootProgress { held: KeySet::of([HOLD]), ..held });

@@ -142,6 +142,38 @@ fn the_operator_has_the_power_of_a_host_on_which_it_has_work_to_do() {
 }
 
 #[test]
+fn a_machine_that_ironic_has_lost_says_so_at_rest_and_is_the_operators_until_it_is_found_or_asked_for()
+ {
+    let lost = node(Power::Unknown);
+    // Where nobody else has its power, its own condition says so.
+    let done = decided(&host(), &lost);
+    assert_eq!((done.reason, done.call), (Reason::PowerUnknown, None));
+    assert_eq!(reason_written(&done), Some(Reason::PowerUnknown));
+    let told = after(host(), &done);
+    assert_eq!(decided(&told, &lost), Decided::rest(Reason::PowerUnknown), "written once");
+    assert_eq!(reason_written(&decided(&told, &node(Power::On))), Some(Reason::Completed));
+    // The operator gives Ironic a password that was changed.
+    let given_back = decided_by(&policy(), &taken(host()), &lost);
+    assert!(is_given_back(&given_back) && given_back.call.is_none(), "{given_back:?}");
+    let done = decided_by(&policy(), &host(), &lost);
+    assert_eq!((done.reason, done.annotations.len()), (Reason::PowerUnknown, 0));
+    let managed = done.status.managed.clone().unwrap();
+    assert!(!managed.managed && managed.message.contains("credentials"), "{managed:?}");
+    let free = after(host(), &done);
+    assert_eq!(decided_by(&policy(), &free, &lost), Decided::rest(Reason::PowerUnknown));
+    assert_eq!(decided_by(&policy(), &free, &node(Power::On)).reason, Reason::TakenOver);
+    // Nobody who asks for off waits for that.
+    let asked = Host { requests: with(&[(HOLD, HARD)]).requests, ..free };
+    assert_eq!(decided_by(&policy(), &asked, &lost).reason, Reason::TakenOver);
+    assert_eq!(decided_by(&policy(), &taken(asked), &lost).call, Some(Call::HardOff));
+    let mut held = taken(cycling(&[(HOLD, HARD)], Reason::HeldOff, true, 9));
+    held.powered_on = false;
+    assert!(!is_given_back(&decided_by(&policy(), &held, &lost)));
+    let withdrawn = taken(cycling(&[], Reason::HardPowerOff, true, 9));
+    assert!(!is_given_back(&decided_by(&policy(), &withdrawn, &lost)));
+}
+
+#[test]
 fn a_host_that_brings_its_status_gets_it_from_the_operator_and_one_that_does_not_stays_paused() {
     for policy in [policy(), Policy::default()] {
         let mut moved = Host { state: ProvisioningState::None, ..taken(host()) };
