@@ -377,8 +377,10 @@ impl<'a> Case<'a> {
                 && node.power != Power::Unknown
                 && self.host.powered_on != self.is_on()
                 && !endless);
-        // A host that is being deleted, or is not to be on, is not switched on again, so its cycle does not end.
-        let parked = !self.host.online && !self.host.powered_on && self.is_off();
+        // A host that is being deleted, or is not to be on, is not switched on again, so its cycle does not end; nor does one of
+        // which what was held off is to go, while the client that held it off may be gone.
+        let stays_off = !self.host.online || self.host.replaced;
+        let parked = stays_off && !self.host.powered_on && self.is_off();
         changing || (!self.host.deleting && !parked && self.in_cycle())
     }
 

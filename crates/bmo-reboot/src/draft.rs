@@ -58,7 +58,9 @@ impl<'a> Draft<'a> {
         if case.online_only {
             draft.managed(true, Reason::OnlineOnly, text::ONLINE_ONLY.to_owned());
         } else {
-            draft.managed(true, Reason::Managed, text::managed(case.host.only_record));
+            let waits = case.is_held() && case.is_to_be_finished();
+            let kept_by = waits.then(|| case.requests.holds());
+            draft.managed(true, Reason::Managed, text::managed(case.host.only_record, kept_by));
         }
         draft.remember_provisioned(false);
         for (key, value) in case.host.requests.odd() {

@@ -311,6 +311,8 @@ pub struct Host {
     /// Whether something else is to be installed than is, or the operator changes its firmware: only the operator can do
     /// that.
     pub needs_operator: bool,
+    /// Whether that is to replace, or to clear, what is installed. Nothing that was asked of that is waited for then.
+    pub replaced: bool,
     /// Whether the operator has written down that it began to register the node, and not that it came to the end.
     pub registering: bool,
     /// Name or identity of its node.
@@ -527,6 +529,14 @@ impl Host {
             host.spec.custom_deploy.as_ref().map(|deploy| &deploy.method),
             provisioning.custom_deploy.as_ref().map(|deploy| &deploy.method),
         );
+        let replaced = match provisioning.state {
+            ProvisioningState::Provisioned => other_image,
+            // Who takes that back wants it looked at, and installed.
+            ProvisioningState::ExternallyProvisioned => {
+                host.spec.externally_provisioned != Some(true)
+            }
+            _ => false,
+        };
         let record = Record::of(&status.conditions);
         let answered = record.known().and_then(|it| it.answered);
         let power = record.known().map(|it| it.power.clone()).unwrap_or_default();
@@ -549,16 +559,10 @@ impl Host {
             online: host.spec.online,
             disable_power_off: host.spec.disable_power_off.unwrap_or(false),
             // Where firmware failed, too: the operator tries again, or gives up where its spec is taken back.
-            needs_operator: status.operational_status == OperationalStatus::Servicing
-                || status.error_type == Some(ErrorType::Servicing)
-                || match provisioning.state {
-                    ProvisioningState::Provisioned => other_image,
-                    // Who takes that back wants it looked at, and installed.
-                    ProvisioningState::ExternallyProvisioned => {
-                        host.spec.externally_provisioned != Some(true)
-                    }
-                    _ => false,
-                },
+            needs_operator: replaced
+                || status.operational_status == OperationalStatus::Servicing
+                || status.error_type == Some(ErrorType::Servicing),
+            replaced,
             registering: status.operation_history.is_some_and(|it| it.is_registering()),
             node,
             shared_with: None,
@@ -741,7 +745,9 @@ mod tests {
                 "metadata": { "name": "h" }, "spec": spec, "status": { "provisioning": provisioning },
             });
             let host: BareMetalHost = serde_json::from_value(host).unwrap();
-            Host::of(&host, &Policy::default()).needs_operator
+            let host = Host::of(&host, &Policy::default());
+            assert_eq!(host.needs_operator, host.replaced);
+            host.replaced
         };
         let (one, two) =
             (json!({ "image": { "url": "one" } }), json!({ "image": { "url": "two" } }));
@@ -756,7 +762,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operator_is_needed_while_it_changes_firmware() {
+    fn the_operator_is_needed_while_it_changes_firmware_and_replaces_nothing() {
         let needed = |word: &str, error: Option<&str>| {
             let host = json!({
                 "metadata": { "name": "h" }, "spec": {},
@@ -766,7 +772,9 @@ mod tests {
                 },
             });
             let host: BareMetalHost = serde_json::from_value(host).unwrap();
-            Host::of(&host, &Policy::default()).needs_operator
+            let host = Host::of(&host, &Policy::default());
+            assert!(!host.replaced, "{word}");
+            host.needs_operator
         };
         assert!(needed("servicing", None));
         assert!(needed("error", Some("servicing error")), "it tries again, or gives up");

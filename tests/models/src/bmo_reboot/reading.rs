@@ -66,6 +66,7 @@ fn view(stored: &Stored) -> Host {
         online: true,
         disable_power_off: false,
         needs_operator: false,
+        replaced: false,
         registering: false,
         node: "node".to_owned(),
         shared_with: None,

@@ -48,10 +48,10 @@ fn any_host() -> impl Strategy<Value = Host> {
     let who = vec![Pause::No, Pause::No, Pause::ByUs, Pause::ByOthers];
     let trouble = prop::option::of((any::<bool>(), 0_i64..9));
     let rest =
-        (prop::sample::select(states), prop::sample::select(who), any::<[bool; 9]>(), trouble);
+        (prop::sample::select(states), prop::sample::select(who), any::<[bool; 10]>(), trouble);
     (stamp(), stamp(), keys, progress, rest).prop_map(|(pending, last, keys, told, rest)| {
         let (state, paused, flags, trouble) = rest;
-        let [online, powered_on, disable, rarely, a, b, c, d, registering] = flags;
+        let [online, powered_on, disable, rarely, a, b, c, d, registering, replaced] = flags;
         let mut host = Host {
             pending,
             last,
@@ -65,6 +65,7 @@ fn any_host() -> impl Strategy<Value = Host> {
             detached: rarely && b && !a,
             deleting: rarely && c && !b,
             needs_operator: rarely && d,
+            replaced: rarely && d && replaced,
             registering,
             trouble: trouble.map_or(Trouble::default(), |(ours, count)| Trouble {
                 kind: Some(if ours { ErrorType::PowerManagement } else { ErrorType::Provisioning }),

@@ -245,6 +245,36 @@ fn a_host_that_stays_off_in_an_open_cycle_can_be_deprovisioned() {
 }
 
 #[test]
+fn a_hold_does_not_keep_what_is_to_be_replaced_and_otherwise_is_named_by_who_waits_for_it() {
+    let mut host = taken(cycling(&[(HOLD, HARD)], Reason::HeldOff, true, 9));
+    host.powered_on = false;
+    let unheld: [(Make, Policy); 3] = [
+        (|host| host.selected = false, policy()),
+        (|host| host.needs_operator = true, policy()),
+        (|_| {}, Policy::default()),
+    ];
+    for (number, (change, policy)) in unheld.into_iter().enumerate() {
+        let mut wanted = host.clone();
+        change(&mut wanted);
+        let done = decided_by(&policy, &wanted, &node(Power::Off));
+        assert_eq!((done.annotations.len(), done.call), (0, None), "{number}");
+        let told = done.status.managed.clone().unwrap();
+        assert!(told.managed && told.message.contains(HOLD), "{number}: {}", told.message);
+        let again = decided_by(&policy, &after(wanted.clone(), &done), &node(Power::Off));
+        assert_eq!(again.status.managed, None, "written once: {number}");
+        // It goes back as soon as the cycle has ended.
+        let free = Host { requests: Requests::default(), last: Some(at(999_500)), ..wanted };
+        assert!(is_given_back(&decided_by(&policy, &free, &node(Power::Off))), "{number}");
+    }
+    (host.needs_operator, host.replaced) = (true, true);
+    assert!(is_given_back(&decided_by(&policy(), &host, &node(Power::Off))));
+    // Not before everybody can see that it is off.
+    assert!(!is_given_back(&decided_by(&policy(), &host, &node(Power::On))));
+    host.powered_on = true;
+    assert!(!is_given_back(&decided_by(&policy(), &host, &node(Power::Off))));
+}
+
+#[test]
 fn a_host_that_is_deleted_is_not_kept_by_a_management_controller_that_is_lost() {
     let mut host = taken(cycling(&[(HOLD, HARD)], Reason::HardPowerOff, true, 9));
     host.deleting = true;
