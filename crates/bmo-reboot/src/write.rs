@@ -1,8 +1,10 @@
 //! All writes, each on the version that was decided upon, and the one call that may follow them.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use api_types::metal3::{CachedHost, ErrorType, Kept};
+use api_types::names::metal3::REBOOT;
 use api_types::time::{until, whole};
 use controller_kit::backoff::Class as Retry;
 use controller_kit::engine::{Error, Next, Outcome, Reason as _, asked};
@@ -102,7 +104,7 @@ async fn write_both(
     context: &Context,
     api: &Api<CachedHost>,
     mut host: Host,
-    Write { annotations, status, call, .. }: &Write,
+    Write { annotations, status, .. }: &Write,
 ) -> Result<Host, Error> {
     let (params, mut status) = (PatchParams::default(), status.clone());
     if !annotations.is_empty() {
@@ -110,8 +112,9 @@ async fn write_both(
         let patch = Patch::Merge(json!({ "metadata": metadata }));
         match asked("change annotations", api.patch(&host.name, &params, &patch)).await {
             Ok(written) => host = context.view(&written),
-            // Webhooks judge annotations, and no status. The machine must not stay off because its request cannot be removed.
-            Err(error) if error.is_refusal() && *call == Some(Call::On) => {
+            // Webhooks judge annotations, and no status. The machine must not stay off because its request cannot be removed, nor
+            // must somebody who holds it wait for that.
+            Err(error) if error.is_refusal() && only_answers(&host, annotations) => {
                 status.answered = Some(host.requests.plain());
             }
             Err(error) => return Err(error),
@@ -129,6 +132,13 @@ async fn write_both(
         host = written;
     }
     Ok(host)
+}
+
+/// Whether all that is changed beside the status is that the plain request goes, which the record can say as well. With what was
+/// installed it goes before the record does.
+fn only_answers(host: &Host, annotations: &BTreeMap<String, Option<String>>) -> bool {
+    let goes = host.requests.plain().is_some() && annotations.keys().eq([REBOOT]);
+    goes && host.state.is_provisioned()
 }
 
 /// The merge patch. Conditions are a list, which a merge patch replaces as a whole; the version makes sure that it is

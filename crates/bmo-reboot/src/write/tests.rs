@@ -4,6 +4,7 @@ use super::*;
 use crate::model::Trouble;
 use crate::reason::Reason;
 use crate::record::RebootProgress;
+use crate::requests::Requests;
 use crate::settings::Policy;
 
 /// All that the CRD allows in a condition.
@@ -89,4 +90,26 @@ fn a_node_that_is_not_found_when_its_power_is_asked_for_is_not_asked_about_in_si
     assert_eq!(of(Class::NotFound), Answer::Unreachable("told".to_owned()));
     assert_eq!(of(Class::Refused), Answer::Refused("said".to_owned()));
     assert!(Class::ALL.into_iter().all(|class| of(class) != Answer::Unknown));
+}
+
+#[test]
+fn nothing_but_the_removal_of_an_answered_request_may_be_left_out() {
+    use api_types::metal3::ProvisioningState::{Deprovisioning, Provisioned};
+    let asking = |keys: &[&str], state| {
+        let requests = Requests::of(keys.iter().map(|key| (*key, "")));
+        Host { state, requests, ..host() }
+    };
+    let removed = |keys: &[&str]| keys.iter().map(|key| ((*key).to_owned(), None)).collect();
+    let hold = "reboot.metal3.io/a";
+    for (asked, state, written, may_be) in [
+        (&[REBOOT][..], Provisioned, &[REBOOT][..], true),
+        (&[REBOOT, hold], Provisioned, &[REBOOT], true),
+        // It was left out before, and is all that is still to be done.
+        (&[], Provisioned, &[REBOOT], false),
+        (&[REBOOT], Provisioned, &["baremetalhost.metal3.io/paused"], false),
+        (&[REBOOT], Deprovisioning, &[REBOOT], false),
+        (&[REBOOT, hold], Deprovisioning, &[REBOOT, hold], false),
+    ] {
+        assert_eq!(only_answers(&asking(asked, state), &removed(written)), may_be, "{written:?}");
+    }
 }
