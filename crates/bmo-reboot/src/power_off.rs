@@ -29,7 +29,9 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
             let message = case.wanted(text::WAITS_FOR_CHANGE);
             draft.phase(Reason::RequestAccepted, any_hard || was_hard, &message);
         }
-        return draft.finish(Reason::RequestAccepted, case.ironics_turn());
+        // One that Ironic never ends is overdue by what was asked for.
+        let reason = case.reason().filter(|it| it.is_phase()).unwrap_or(Reason::RequestAccepted);
+        return draft.finish(reason, case.ironics_turn());
     }
     if case.seems_off() && !case.off_may_have_failed(node) {
         return draft

@@ -298,6 +298,27 @@ fn nothing_is_asked_while_ironic_shows_a_target() {
 }
 
 #[test]
+fn a_change_that_ironic_never_ends_rests_in_what_was_asked_for_which_lasts_for_so_long() {
+    use controller_kit::engine::reasons::Kind;
+    let (off, on) = (heading(Power::On, Target::Off), heading(Power::Off, Target::On));
+    for (reason, seen) in [
+        (Reason::SoftPowerOff, &off),
+        (Reason::HardPowerOff, &off),
+        (Reason::Restarting, &off),
+        (Reason::PoweringOn, &on),
+    ] {
+        let mut host = cycling(&[], reason, true, 9);
+        if reason == Reason::PoweringOn {
+            (host.last, host.powered_on) = (Some(at(999_500)), false);
+        }
+        host.disable_power_off = reason == Reason::Restarting;
+        let done = decided(&host, seen);
+        assert_eq!((done.reason, done.call, done.next), (reason, None, WATCH));
+        assert!(matches!(reason.about().kind, Kind::EndsWithin(_)), "{reason:?}");
+    }
+}
+
+#[test]
 fn a_soft_attempt_is_sent_in_slices_until_its_time_is_over() {
     let sent = |ago, seen: &NodeSeen| {
         decided(&cycling(&[(PLAIN, "")], Reason::SoftPowerOff, false, ago), seen).call
