@@ -244,9 +244,13 @@ fn ironic_silent(case: &Case<'_>) -> Option<Decision> {
             draft.waiting(Reason::IronicUnreachable, problem);
         }
     }
-    // Who does not wait is told by the poll, once Ironic is back.
-    let next = if waits { Next::After(NODE_BUSY_RETRY) } else { Next::OnChange };
-    Some(draft.finish(Reason::IronicUnreachable, next))
+    // Who does not wait is told by the poll, once Ironic is back, and is not counted until then.
+    let (reason, next) = if waits {
+        (Reason::IronicUnreachable, Next::After(NODE_BUSY_RETRY))
+    } else {
+        (Reason::AtRest, Next::OnChange)
+    };
+    Some(draft.finish(reason, next))
 }
 
 /// Power has one writer: the operator is paused, or left alone with a host on which it has work to do.

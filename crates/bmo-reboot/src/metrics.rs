@@ -2,6 +2,8 @@
 
 use api_types::metal3::{BareMetalHostStatus, CachedHost, ErrorType};
 use api_types::time::until;
+use controller_kit::engine::Reason as _;
+use controller_kit::engine::reasons::Kind;
 use ironic::Power;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::Store;
@@ -164,6 +166,7 @@ struct Shown {
     held: IntGauge,
     oldest_hold: Gauge,
     oldest_pending: Gauge,
+    unserved: IntGauge,
     failing: IntGauge,
 }
 
@@ -183,6 +186,10 @@ impl Shown {
                 "ferrite_bmo_reboot_oldest_pending_seconds",
                 "Age of the oldest accepted request whose host has not been off since, 0 without any",
             )?,
+            unserved: IntGauge::new(
+                "ferrite_bmo_reboot_hosts_unserved",
+                "Hosts of which somebody asks a reboot, and that are handed over and not managed",
+            )?,
             failing: IntGauge::new(
                 "ferrite_bmo_reboot_hosts_failing",
                 "Hosts whose power Ironic could not change, from the failure until a try succeeds",
@@ -190,8 +197,8 @@ impl Shown {
         })
     }
 
-    fn gauges(&self) -> [&dyn Collector; 4] {
-        [&self.held, &self.oldest_hold, &self.oldest_pending, &self.failing]
+    fn gauges(&self) -> [&dyn Collector; 5] {
+        [&self.held, &self.oldest_hold, &self.oldest_pending, &self.unserved, &self.failing]
     }
 }
 
@@ -199,6 +206,13 @@ impl Shown {
 /// record tells of that; the failure stands beside it, unless there is one of somebody else.
 fn is_failing(status: &BareMetalHostStatus, progress: &RebootProgress) -> bool {
     progress.reason == Reason::PowerFailed || status.error_type == Some(ErrorType::PowerManagement)
+}
+
+/// Whether somebody asks a reboot of a host that is to be ours, and is not because something stands against it. No stamp tells of
+/// such a request.
+fn is_unserved(host: &CachedHost, managed: &Managed) -> bool {
+    let stands_against = !managed.managed && managed.reason.about().kind != Kind::Rests;
+    stands_against && host.reboot_requests().next().is_some()
 }
 
 /// Since when a request is accepted for which the machine was not seen off yet. A stamp may lie a little ahead.
@@ -213,13 +227,15 @@ impl Collector for Shown {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let (mut held, mut failing) = (0, 0);
+        let (mut held, mut failing, mut unserved) = (0, 0, 0);
         let (mut oldest_hold, mut oldest_pending) = (0.0_f64, 0.0_f64);
         let now = Timestamp::now();
         for host in self.hosts.state() {
             let Some(status) = &host.status else { continue };
+            let Some(managed) = Managed::of(&status.conditions) else { continue };
+            unserved += i64::from(is_unserved(&host, &managed));
             // What was so when a host ceased to be ours is history.
-            if !Managed::of(&status.conditions).is_some_and(|managed| managed.managed) {
+            if !managed.managed {
                 continue;
             }
             let record = Record::of(&status.conditions).known().cloned().unwrap_or_default();
@@ -236,6 +252,7 @@ impl Collector for Shown {
         self.held.set(held);
         self.oldest_hold.set(oldest_hold);
         self.oldest_pending.set(oldest_pending);
+        self.unserved.set(unserved);
         self.failing.set(failing);
         self.gauges().into_iter().flat_map(Collector::collect).collect()
     }
@@ -302,6 +319,47 @@ mod tests {
             let none = age(managed, powered_on, 900, last);
             assert!(none < 0.1, "{managed}, {powered_on}, {last:?}: {none}");
         }
+    }
+
+    #[test]
+    fn a_request_of_a_host_that_is_handed_over_and_not_managed_is_counted_as_unserved() {
+        let unserved = |why: Option<Reason>, key: &str| {
+            let mut host = BareMetalHost::clone(&host("h", true, Reason::Completed, None));
+            host.metadata.annotations = Some([(key.to_owned(), String::new())].into());
+            if let Some(reason) = why {
+                let managed = Managed { managed: false, reason, message: String::new() };
+                let change = Change { managed: Some(managed), ..Change::default() };
+                let seen = Host::of(&host, &Policy::default());
+                let conditions = change.conditions(&seen, Timestamp::UNIX_EPOCH);
+                host.status.as_mut().unwrap().conditions = conditions;
+            }
+            let (store, mut writer) = reflector::store::<CachedHost>();
+            let registry = Registry::new();
+            Metrics::new(&registry, store).unwrap();
+            writer.apply_watcher_event(&watcher::Event::Apply(host.into()));
+            let all = registry.gather();
+            let found = all.iter().find(|it| it.name() == "ferrite_bmo_reboot_hosts_unserved");
+            found.unwrap().get_metric()[0].get_gauge().get_value() > 0.5
+        };
+        for reason in [
+            Reason::NodeNotFound,
+            Reason::NodeShared,
+            Reason::NodeRegistering,
+            Reason::OperatorAtWork,
+            Reason::PowerUnknown,
+            Reason::Paused,
+            Reason::NoCredentials,
+        ] {
+            assert!(unserved(Some(reason), "reboot.metal3.io/a"), "{reason:?}");
+            assert!(!unserved(Some(reason), "example.org/a"), "{reason:?}: nobody asks");
+        }
+        for reason in [Reason::NotSelected, Reason::NotProvisioned, Reason::Deleting] {
+            assert!(
+                !unserved(Some(reason), "reboot.metal3.io/a"),
+                "{reason:?}: by somebody's wish"
+            );
+        }
+        assert!(!unserved(None, "reboot.metal3.io/a"), "it is ours");
     }
 
     #[test]

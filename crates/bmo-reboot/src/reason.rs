@@ -17,15 +17,15 @@ reasons! {
         Deleting: Kind::Rests, "The host is being deleted.";
         Paused: Kind::Waits, "Somebody asked everybody to leave the host alone.";
         Detached: Kind::Waits, "The host is taken out of Ironic.";
-        RecordUnreadable: Kind::Waits, "The record on the host says nothing that this release may rely on.", "Do what the condition says.";
+        RecordUnreadable: Kind::EndsWithin(Duration::from_secs(600)), "The record on the host says nothing that this release may rely on.", "Do what the condition says.";
         NoCredentials: Kind::Waits, "Nobody gave credentials of the management controller.", "Give the host credentials.";
         NotProvisioned: Kind::Rests, "No operating system of a consumer runs on the host.";
         Deprovisioned: Kind::Rests, "The host was deprovisioned: its requests and stamps go.";
-        NodeShared: Kind::Waits, "Another host names the same node.", "Correct one of the two hosts.";
-        NodeNotFound: Kind::Waits, "Ironic has no such node.", "Register the node, or correct the host.";
+        NodeShared: Kind::EndsWithin(Duration::from_secs(600)), "Another host names the same node.", "Correct one of the two hosts.";
+        NodeNotFound: Kind::EndsWithin(Duration::from_secs(1800)), "Ironic has no such node.", "Register the node, or correct the host.";
         NodeRegistering: Kind::EndsWithin(Duration::from_secs(1800)), "The operator is making the node known to Ironic, which it could not end if it were paused.", "Look at the operator.";
         OperatorAtWork: Kind::EndsWithin(Duration::from_secs(3600)), "The operator has work to do on the host, for which it needs its power.", "Look at the operator.";
-        IronicUnreachable: Kind::Waits, "Ironic does not answer, or not to us.", "See what the condition says of Ironic.";
+        IronicUnreachable: Kind::EndsWithin(Duration::from_secs(600)), "Ironic does not answer, or not to us.", "See what the condition says of Ironic.";
         TakenOver: Kind::Rests, "The operator was asked to leave the power of the host to us.";
         HandedBack: Kind::Rests, "The operator may have the host back.";
         Managed: Kind::Rests, "All of the host's power is ours.";
@@ -119,6 +119,27 @@ mod tests {
             let only_events = [Reason::InvalidRequest, Reason::Refused].contains(&reason);
             let told = (!only_events).then_some(reason);
             assert_eq!(Reason::parse(reason.as_str()), told);
+        }
+    }
+
+    #[test]
+    fn what_keeps_a_host_from_being_served_by_nobodys_wish_is_overdue_after_a_while() {
+        use controller_kit::engine::reasons::Kind;
+        let overdue = |it: Reason| matches!(it.about().kind, Kind::EndsWithin(_));
+        for reason in [
+            Reason::RecordUnreadable,
+            Reason::NodeShared,
+            Reason::NodeNotFound,
+            Reason::NodeRegistering,
+            Reason::OperatorAtWork,
+            Reason::IronicUnreachable,
+            Reason::PowerUnknown,
+            Reason::PoweredOff,
+        ] {
+            assert!(overdue(reason), "{reason:?}");
+        }
+        for reason in [Reason::Paused, Reason::Detached, Reason::NoCredentials, Reason::HeldOff] {
+            assert!(!overdue(reason), "{reason:?}: somebody wants it so");
         }
     }
 

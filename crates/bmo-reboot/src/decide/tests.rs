@@ -500,6 +500,8 @@ fn unknown_power_and_silence_change_nothing_that_is_known() {
         for host in [&host(), &off] {
             let done = decided(host, &silence);
             assert!(done.status.is_empty() && done.call.is_none(), "{done:?}");
+            let waits = done.reason == Reason::IronicUnreachable;
+            assert_eq!(waits, !host.requests.is_empty(), "who waits for nothing is not counted");
         }
         let waiting = cycling(&[(PLAIN, "")], Reason::RequestAccepted, false, 1);
         let done = decided(&waiting, &silence);
