@@ -334,6 +334,11 @@ impl<'a> Case<'a> {
         self.shows(lost) && self.requests.is_empty() && !self.in_cycle()
     }
 
+    /// Whether somebody else switches the machine, too: the operator, where it was not asked to leave that to us.
+    pub(crate) fn is_disputed(&self) -> bool {
+        self.host.other_writer && !self.policy.takeover && self.host.paused == Pause::No
+    }
+
     /// Whether the operator is to have the host while we keep it from it.
     pub(crate) fn is_wanted_back(&self) -> bool {
         let host = self.host;
@@ -397,7 +402,8 @@ impl<'a> Case<'a> {
 
     /// Whether the host was provisioned while it was ours, or was to be, and not deprovisioned under our eyes since.
     pub(crate) fn was_ours(&self) -> bool {
-        let managed = self.host.managed().is_some_and(|it| it.reason == Reason::Managed);
+        let managed = [Reason::Managed, Reason::TwoWriters];
+        let managed = self.host.managed().is_some_and(|it| managed.contains(&it.reason));
         managed || self.was_provisioned == Some(true)
     }
 

@@ -60,7 +60,12 @@ impl<'a> Draft<'a> {
         } else {
             let waits = case.is_held() && case.is_to_be_finished();
             let kept_by = waits.then(|| case.requests.holds());
-            draft.managed(true, Reason::Managed, text::managed(case.host.only_record, kept_by));
+            // Who has changed it last is what is known: it may have been done by hand, once.
+            if case.is_disputed() && changed.is_none() {
+                draft.managed(true, Reason::TwoWriters, text::TWO_WRITERS.to_owned());
+            } else {
+                draft.managed(true, Reason::Managed, text::managed(case.host.only_record, kept_by));
+            }
         }
         draft.remember_provisioned(false);
         for (key, value) in case.host.requests.odd() {
@@ -91,8 +96,8 @@ impl<'a> Draft<'a> {
 
     fn managed(&mut self, managed: bool, reason: Reason, message: String) {
         // Most hosts that are not ours are so by somebody's wish; these are not.
-        let by_mistake =
-            matches!(reason, Reason::NodeNotFound | Reason::NodeShared | Reason::RecordUnreadable);
+        use Reason::{NodeNotFound, NodeShared, RecordUnreadable, TwoWriters};
+        let by_mistake = [NodeNotFound, NodeShared, RecordUnreadable, TwoWriters].contains(&reason);
         let known = self.case.host.managed();
         // Host and node names may change in the text without news for anybody.
         let repeated = known.as_ref().is_some_and(|known| known.reason == reason);

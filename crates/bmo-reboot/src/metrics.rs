@@ -167,6 +167,7 @@ struct Shown {
     oldest_hold: Gauge,
     oldest_pending: Gauge,
     unserved: IntGauge,
+    disputed: IntGauge,
     failing: IntGauge,
 }
 
@@ -190,6 +191,10 @@ impl Shown {
                 "ferrite_bmo_reboot_hosts_unserved",
                 "Hosts of which somebody asks a reboot, and that are handed over and not managed",
             )?,
+            disputed: IntGauge::new(
+                "ferrite_bmo_reboot_hosts_disputed",
+                "Hosts whose power another program has changed since it was last changed here",
+            )?,
             failing: IntGauge::new(
                 "ferrite_bmo_reboot_hosts_failing",
                 "Hosts whose power Ironic could not change, from the failure until a try succeeds",
@@ -197,8 +202,9 @@ impl Shown {
         })
     }
 
-    fn gauges(&self) -> [&dyn Collector; 5] {
-        [&self.held, &self.oldest_hold, &self.oldest_pending, &self.unserved, &self.failing]
+    fn gauges(&self) -> [&dyn Collector; 6] {
+        let ages: [&dyn Collector; 2] = [&self.oldest_hold, &self.oldest_pending];
+        [&self.held, ages[0], ages[1], &self.unserved, &self.disputed, &self.failing]
     }
 }
 
@@ -227,13 +233,14 @@ impl Collector for Shown {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let (mut held, mut failing, mut unserved) = (0, 0, 0);
+        let (mut held, mut unserved, mut disputed, mut failing) = (0, 0, 0, 0);
         let (mut oldest_hold, mut oldest_pending) = (0.0_f64, 0.0_f64);
         let now = Timestamp::now();
         for host in self.hosts.state() {
             let Some(status) = &host.status else { continue };
             let Some(managed) = Managed::of(&status.conditions) else { continue };
             unserved += i64::from(is_unserved(&host, &managed));
+            disputed += i64::from(managed.reason == Reason::TwoWriters);
             // What was so when a host ceased to be ours is history.
             if !managed.managed {
                 continue;
@@ -253,6 +260,7 @@ impl Collector for Shown {
         self.oldest_hold.set(oldest_hold);
         self.oldest_pending.set(oldest_pending);
         self.unserved.set(unserved);
+        self.disputed.set(disputed);
         self.failing.set(failing);
         self.gauges().into_iter().flat_map(Collector::collect).collect()
     }

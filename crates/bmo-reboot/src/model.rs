@@ -230,6 +230,8 @@ pub struct Memory {
     pub blind_calls: (u32, Option<Instant>),
     /// Whether it was let go.
     pub let_go: LetGo,
+    /// What its status said of its power when it was last read, or written here: whoever changes that switches it, too.
+    pub powered_on: Option<bool>,
 }
 
 /// An off of ours that Ironic has taken.
@@ -331,6 +333,8 @@ pub struct Host {
     pub last: Option<Timestamp>,
     /// Whether a stamp stands in the record only, since the CRD or the operator drops the fields for them.
     pub only_record: bool,
+    /// Whether the last change of that was somebody else's.
+    pub other_writer: bool,
     /// What its status says about failures.
     pub trouble: Trouble,
     /// All its conditions, ours among them.
@@ -573,6 +577,8 @@ impl Host {
             last,
             only_record: (pending.is_some() && provisioning.pending_reboot_since.is_none())
                 || (last.is_some() && provisioning.last_powered_on.is_none()),
+            other_writer: Managed::of(&status.conditions)
+                .is_some_and(|it| it.reason == Reason::TwoWriters),
             trouble: Trouble {
                 // An error that the operator has not named is none of ours either.
                 kind: status.error_type.or_else(|| {

@@ -16,6 +16,7 @@ use crate::model::{
     Host, LetGo, Memory, Node, NodeSeen, OFF_CONFIRM_DELAY, Observed, OffProof, OffTaken, Pause,
     Target,
 };
+use crate::settings::Policy;
 use crate::waits::unknown_power_delay;
 
 /// How long a node is not answered for until its host says so, though others may be.
@@ -80,6 +81,7 @@ pub async fn observe(
     {
         return Ok(Some(seen));
     }
+    let mut is_read = false;
     let (mut host, mut found) = if let Some(reading) = listed {
         // It began after this version of the host was there; a write insists on that, and a call on a write or another look.
         (cached, Some(of_reading(reading)))
@@ -91,6 +93,7 @@ pub async fn observe(
         let reads =
             async { if needed { Some(node(context, &cached, &cached.node).await) } else { None } };
         let (host, found) = tokio::join!(host(&context.kit.client, key), reads);
+        is_read = true;
         let host = host?.filter(|host| !policy.is_anothers(host));
         let Some(host) = host.map(|host| context.view(&host)) else { return Ok(None) };
         // One that must stay on is read in another way.
@@ -121,6 +124,9 @@ pub async fn observe(
         context.learn(key, &asked_for, &found.names);
     }
     host.shared_with = context.shared_with(&host);
+    if is_read {
+        host.other_writer |= is_written_by_others(memory, &host, policy);
+    }
     remember(memory, &host, &mut found, (Instant::now(), Timestamp::now()));
     if let NodeSeen::Unanswered { lasting, .. } = &mut found.node {
         *lasting |= nodes.silence().is_some();
@@ -162,6 +168,18 @@ fn is_anothers(host: &Host, memory: &mut Memory) -> bool {
         );
     }
     is_anothers
+}
+
+/// Whether somebody else has changed what the status of a host says of its power, as only who switches it does. One that keeps its
+/// power from us, or that was kept from it, may. It is remembered until we have written the status.
+fn is_written_by_others(memory: &mut Memory, host: &Host, policy: &Policy) -> bool {
+    let managed = host.managed().is_some_and(|it| it.managed);
+    let ours = managed && !policy.takeover && host.selected && host.paused == Pause::No;
+    let changed = ours && memory.powered_on.is_some_and(|before| before != host.powered_on);
+    if !changed {
+        memory.powered_on = Some(host.powered_on);
+    }
+    changed
 }
 
 /// Remembers the reading, and adds to it what earlier ones showed.
@@ -315,7 +333,6 @@ mod tests {
     use crate::reason::Reason;
     use crate::record::{Managed, RebootProgress};
     use crate::requests::Requests;
-    use crate::settings::Policy;
 
     fn host() -> Host {
         let host = json!({
@@ -369,6 +386,32 @@ mod tests {
         assert!(memory.differs && memory.off_taken == taken);
         compare(&mut memory, &told, &off);
         assert!(!memory.differs && memory.off_taken.is_none(), "as it was written");
+    }
+
+    #[test]
+    fn whoever_else_changes_what_a_status_says_of_power_is_noticed_unless_the_power_is_theirs() {
+        let mut ours = Host { selected: true, ..host() };
+        let managed =
+            Some(Managed { managed: true, reason: Reason::Managed, message: String::new() });
+        let change = Change { managed, ..Change::default() };
+        ours.conditions = change.conditions(&ours, Timestamp::UNIX_EPOCH);
+        let off = Host { powered_on: false, ..ours.clone() };
+        let noticed = |before, host: &Host, policy: &Policy| {
+            let mut memory = Memory { powered_on: before, ..Memory::default() };
+            let noticed = is_written_by_others(&mut memory, host, policy);
+            // What could not be written down is noticed again.
+            assert_eq!(is_written_by_others(&mut memory, host, policy), noticed);
+            noticed
+        };
+        let policy = Policy::default();
+        assert!(noticed(Some(true), &off, &policy) && noticed(Some(false), &ours, &policy));
+        assert!(!noticed(Some(true), &ours, &policy), "as it was");
+        assert!(!noticed(None, &off, &policy), "nobody knows who wrote that");
+        let takeover = Policy { takeover: true, ..Policy::default() };
+        assert!(!noticed(Some(true), &off, &takeover), "the operator had begun before its pause");
+        let paused = Host { paused: Pause::ByUs, ..off.clone() };
+        let theirs = Host { conditions: Vec::new(), ..off };
+        assert!(!noticed(Some(true), &paused, &policy) && !noticed(Some(true), &theirs, &policy));
     }
 
     #[test]

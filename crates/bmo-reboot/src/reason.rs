@@ -29,6 +29,7 @@ reasons! {
         TakenOver: Kind::Rests, "The operator was asked to leave the power of the host to us.";
         HandedBack: Kind::Rests, "The operator may have the host back.";
         Managed: Kind::Rests, "All of the host's power is ours.";
+        TwoWriters: Kind::Rests, "Another program has changed what the status says of power, so two switch the machine.", "Set --takeover, or stop the other one.";
         OnlineOnly: Kind::Rests, "Only spec.online is ours: the host is available.";
         RequestAccepted: Kind::EndsWithin(Duration::from_secs(600)), "A reboot was stamped; nothing was asked of Ironic that it has taken.";
         SoftPowerOff: Kind::EndsWithin(Duration::from_secs(3660)), "The operating system was asked to shut down.";

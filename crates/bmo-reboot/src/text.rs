@@ -252,6 +252,9 @@ pub fn managed<'a>(only_record: bool, kept_by: Option<impl Iterator<Item = &'a s
     sentences.join(" ")
 }
 
+/// Somebody else writes what is ours.
+pub const TWO_WRITERS: &str = "Another program has changed status.poweredOn, so two switch this machine: neither can keep what it \
+    promises. Set --takeover, which pauses the bare metal operator on the host, or stop the other one.";
 /// Only `spec.online` is ours.
 pub const ONLINE_ONLY: &str = "spec.online is maintained.";
 /// The host was taken from us.

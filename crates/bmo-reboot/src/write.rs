@@ -30,7 +30,10 @@ pub async fn write(
 ) -> Result<Outcome, Error> {
     let (Some(host), node) = (&seen.host, &seen.node) else { return Ok(Outcome::default()) };
     let api: Api<CachedHost> = Api::namespaced(context.kit.client.clone(), &host.namespace);
+    // Whatever becomes of a write whose answer is lost, it is not somebody else's.
+    memory.powered_on = None;
     let now = write_both(context, &api, host.clone(), write).await?;
+    memory.powered_on = Some(now.powered_on);
     context.metrics.written(host, node, write);
     let Some(call) = write.call else {
         if write.rests {

@@ -124,6 +124,7 @@ fn host() -> Host {
         pending: None,
         last: None,
         only_record: false,
+        other_writer: false,
         trouble: Trouble::default(),
         conditions: Vec::new(),
     };

@@ -81,6 +81,7 @@ fn view(stored: &Stored) -> Host {
         },
         answered: None,
         only_record: false,
+        other_writer: false,
         conditions: Vec::new(),
     };
     host.conditions = written.conditions(&host, at(-9_000));

@@ -29,6 +29,7 @@ const TROUBLE: [(&str, &str, &str, &str); 21] = [
         "0+60x200",
         "180x200",
     ),
+    ("FerriteBmoRebootHostsDisputed", "ferrite_bmo_reboot_hosts_disputed{}", "1x200", "0x200"),
     ("FerriteBmoRebootHostsUnserved", "ferrite_bmo_reboot_hosts_unserved{}", "1x200", "1x5 0x190"),
     (
         "FerriteBmoRebootHostsWait",

@@ -97,6 +97,30 @@ fn a_state_that_is_not_known_is_named_and_the_programs_memory_is_not() {
 }
 
 #[test]
+fn that_two_switch_a_machine_is_told_until_we_have_changed_its_power_or_have_it_alone() {
+    let disputed = Host { other_writer: true, ..host() };
+    let done = decided(&disputed, &node(Power::On));
+    let told = done.status.managed.clone().unwrap();
+    assert!(told.managed && told.reason == Reason::TwoWriters, "{told:?}");
+    assert!(done.events.iter().any(|it| it.warning && told_reason(it) == Reason::TwoWriters));
+    let disputed = after(disputed, &done);
+    assert_eq!(decided(&disputed, &node(Power::On)), Decided::rest(Reason::AtRest), "told once");
+    // Nothing is given up for it.
+    let asked = Host { requests: with(&[(HOLD, HARD)]).requests, ..disputed.clone() };
+    assert_eq!(decided(&asked, &node(Power::On)).call, Some(Call::HardOff));
+    let off = Host { online: false, ..disputed.clone() };
+    let ours = decided(&off, &node(Power::Off));
+    let managed = ours.status.managed.map(|it| it.reason);
+    assert_eq!((ours.status.powered_on, managed), (Some(false), Some(Reason::Managed)));
+    let policy = Policy { takeover: true, ..Policy::default() };
+    let taken = decided_by(&policy, &disputed, &node(Power::On));
+    assert_eq!(
+        (taken.reason, taken.status.managed.unwrap().reason),
+        (Reason::TakenOver, Reason::Managed)
+    );
+}
+
+#[test]
 fn an_ironic_that_is_silent_keeps_a_deleted_host_only_for_a_cycle_and_says_so() {
     let silent = |lasting| NodeSeen::Unanswered { lasting, problem: "no route".to_owned() };
     let deleted = |host| Host { deleting: true, paused: Pause::ByUs, ..host };
