@@ -58,13 +58,15 @@ impl<'a> Draft<'a> {
         if case.online_only {
             draft.managed(true, Reason::OnlineOnly, text::ONLINE_ONLY.to_owned());
         } else {
-            let waits = case.is_held() && case.is_to_be_finished();
-            let kept_by = waits.then(|| case.requests.holds());
+            let told = text::managed(case.host.only_record);
             // Who has changed it last is what is known: it may have been done by hand, once.
             if case.is_disputed() && changed.is_none() {
                 draft.managed(true, Reason::TwoWriters, text::TWO_WRITERS.to_owned());
+            } else if case.is_held() && case.is_to_be_finished() {
+                let told = text::until_released(&told, case.requests.holds());
+                draft.managed(true, Reason::Managed, told);
             } else {
-                draft.managed(true, Reason::Managed, text::managed(case.host.only_record, kept_by));
+                draft.managed(true, Reason::Managed, told);
             }
         }
         draft.remember_provisioned(false);

@@ -233,23 +233,22 @@ pub fn off_unsupported(by_host: bool) -> String {
 
 // The condition `PowerManaged`.
 
-/// All of the host's power is ours. `only_record`: its stamps did not stay in their fields. `kept_by`: the holds that have to end
-/// before the operator gets the host back.
-pub fn managed<'a>(only_record: bool, kept_by: Option<impl Iterator<Item = &'a str>>) -> String {
-    let mut sentences = vec!["spec.online and reboot requests are carried out.".to_owned()];
-    if only_record {
-        let text = "The stamps pendingRebootSince and lastPoweredOn stand in the condition RebootRecord only: the CRD, or the \
-            operator, drops them from status.provisioning.";
-        sentences.push(text.to_owned());
+/// All of the host's power is ours. `only_record`: its stamps did not stay in their fields.
+pub fn managed(only_record: bool) -> String {
+    let text = "spec.online and reboot requests are carried out.";
+    if !only_record {
+        return text.to_owned();
     }
-    let kept = |holds| {
-        format!(
-            "The operator gets the host back when it is not held off any more by {}.",
-            named(holds)
-        )
-    };
-    sentences.extend(kept_by.map(kept));
-    sentences.join(" ")
+    format!(
+        "{text} The stamps pendingRebootSince and lastPoweredOn stand in the condition RebootRecord only: the CRD, or the \
+         operator, drops them from status.provisioning."
+    )
+}
+
+/// The same, where the operator is to have the host and somebody holds it.
+pub fn until_released<'a>(text: &str, holds: impl Iterator<Item = &'a str>) -> String {
+    let held = named(holds);
+    format!("{text} The operator gets the host back when it is not held off any more by {held}.")
 }
 
 /// Somebody else writes what is ours.
