@@ -18,7 +18,7 @@ reasons! {
     /// Why a verdict was reached about a machine. Events say what to do, where the reason does not say it itself.
     pub enum Reason {
         Known: Kind::Rests, "It is a host already.";
-        KnownTwice: Kind::Waits, "Two hosts claim to be this machine.", "delete the wrong one of these hosts";
+        KnownTwice: Kind::Waits, "Two hosts claim to be this machine.", "pause the wrong one of these hosts (annotation baremetalhost.metal3.io/paused), delete it, then remove its finalizer: deleting it unpaused may remove the node of the right one from Ironic";
         Registered: Kind::Rests, "Somebody registered it in Ironic: it has a name, or is further than discovery takes it.";
         AwaitsInventory: Kind::Waits, "Its inventory is not there yet.";
         AwaitsPorts: Kind::Waits, "Its ports are not there yet.";

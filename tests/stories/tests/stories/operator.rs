@@ -169,6 +169,45 @@ async fn the_real_operator_takes_a_discovered_host_and_its_credentials() {
     assert_eq!(seen["driver"], "redfish", "{seen:#}");
 }
 
+/// What a condition and the runbook advise to do about two hosts of one node.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the bare metal operator's program: see docs/testing.md"]
+async fn the_node_of_two_hosts_stays_when_the_wrong_one_is_removed_as_advised() {
+    let site = discovery::Site::with("rivals", Options::default()).await;
+    site.discovery("racks", json!({})).await;
+    let _running = site.start(discovery::quick());
+    let operator = start(site.plane, &site.namespace, &site.ironic.endpoint).await;
+    credentials(&site.admin, &site.namespace).await;
+    let agent = site.agent(1);
+    let node = site.boot(&agent).await;
+    site.wait_names(&["m1"]).await;
+    let read = async |name: &str| {
+        let is = |host: &Value| host["metadata"]["name"] == name;
+        site.hosts().await.into_iter().find(is).unwrap_or_default()
+    };
+    let has_node = |host: &Value| host["status"]["provisioning"]["ID"] == json!(node);
+    wait(&operator, "unmanaged", async || read("m1").await, has_node).await;
+
+    // An administrator registers the same machine by hand.
+    let bmc = json!({ "address": "ipmi://192.0.2.9", "credentialsName": "bmc" });
+    let by_hand = json!({
+        "metadata": { "annotations": { "inspect.metal3.io": "disabled" } },
+        "spec": { "bootMACAddress": agent.mac(0), "bmc": bmc, "automatedCleaningMode": "disabled" },
+    });
+    site.host("mine", by_hand).await;
+    wait(&operator, "the same node", async || read("mine").await, has_node).await;
+    site.listed("racks", "conflicts", &node, "KnownTwice").await;
+
+    site.annotate_host("m1", json!({ PAUSED: "" })).await;
+    site.delete("m1").await;
+    site.patch_host("m1", json!({ "metadata": { "finalizers": null } })).await;
+    site.wait_names(&["mine"]).await;
+    site.settle().await;
+    let seen = site.ironic.node(&node).await.unwrap();
+    assert_eq!(seen["name"], format!("{}~mine", site.namespace), "{seen:#}");
+    assert!(has_node(&read("mine").await));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the bare metal operator's program: see docs/testing.md"]
 async fn power_is_taken_over_from_the_real_operator_and_given_back() {
