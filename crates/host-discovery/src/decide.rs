@@ -87,7 +87,8 @@ impl<'a> Taken<'a> {
         let name = machine.name.as_deref();
 
         // It is somebody's already.
-        let known = hosts.known(machine.node, name, &machine.ports, facts);
+        let known =
+            hosts.known(machine.node, name, &machine.ports, facts, |it| self.seen.nodes.has(it));
         if let Some(mut verdict) = settled(machine, &known) {
             if verdict.reason == Reason::KnownTwice {
                 verdict.doubtful = self.only_its_word(&known);
@@ -311,11 +312,11 @@ impl<'a> Taken<'a> {
     /// Whether some of the hosts that a machine is have nothing in common but what the machine says of itself: it may be one
     /// of them, or a stranger who names the addresses of both.
     fn only_its_word(&self, known: &[Known]) -> bool {
-        let lacks_one = |it: &Known| {
-            let rivals = self.seen.hosts.rivals(&it.host);
-            known.iter().any(|other| other.host != it.host && !rivals.contains(&other.host))
-        };
-        known.iter().any(lacks_one)
+        let shows = |node| self.seen.nodes.has(node);
+        let are_one = |a: &Known, b: &Known| self.seen.hosts.are_one(&a.host, &b.host, shows);
+        let pairs =
+            known.iter().enumerate().flat_map(|(at, a)| known[..at].iter().map(move |b| (a, b)));
+        !pairs.into_iter().all(|(a, b)| are_one(a, b))
     }
 
     /// What the host of a machine with several would be called; none where no host would be made of it anyway.

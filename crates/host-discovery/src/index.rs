@@ -111,6 +111,14 @@ struct Identity {
 }
 
 impl Identity {
+    /// Its nodes in Ironic: the one that it was made for, and the one that the operator works with.
+    fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.marks.iter().filter_map(|mark| match mark {
+            Mark::Node(node) => Some(*node),
+            Mark::BootMac(_) | Mark::Bmc(_) => None,
+        })
+    }
+
     /// Whether it is only known by more than before. One that got the address that it boots by is known by its other
     /// interfaces no longer.
     fn grows_to(&self, new: &Self) -> bool {
@@ -331,13 +339,15 @@ impl Index {
     /// Ironic, or by an address.
     ///
     /// An address by which one of both boots is compared with all of the other's. Two others say nothing where both boot by
-    /// addresses of their own: they may be the same in many machines, or stand on a card that was moved.
+    /// addresses of their own: they may be the same in many machines, or stand on a card that was moved. Nor does an interface
+    /// of a host that has another node, as long as Ironic `shows` that: those of a discovered host are a stranger's word.
     pub fn known(
         &self,
         node: NodeId,
         node_name: Option<&str>,
         ports: &[Port],
         facts: Option<&Facts>,
+        shows: impl Fn(NodeId) -> bool,
     ) -> Vec<Known> {
         let of_ports = ports.iter().map(|port| Mark::BootMac(port.mac));
         let claimed = facts.into_iter().flat_map(|facts| &facts.macs);
@@ -345,11 +355,14 @@ impl Index {
             .chain(of_ports)
             .chain(claimed.map(|mac| Mark::BootMac(*mac)));
         let boots = facts.and_then(|facts| facts.boot_mac);
-        let bootless =
-            |id: &u32| self.hosts.get(id).is_some_and(|it| boot_mac(&it.is.marks).is_none());
+        let is_meant = |id: &u32, is_boot: bool| {
+            self.hosts.get(id).is_some_and(|it| {
+                (is_boot || boot_mac(&it.is.marks).is_none()) && !it.is.nodes().any(&shows)
+            })
+        };
         let of_nics = ports.iter().flat_map(|port| {
             let is_boot = boots == Some(port.mac);
-            let holders = self.by_nic.of(port.mac).filter(move |id| is_boot || bootless(id));
+            let holders = self.by_nic.of(port.mac).filter(move |id| is_meant(id, is_boot));
             holders.take(MOST_TOLD)
         });
         let by_name =
@@ -360,7 +373,7 @@ impl Index {
     }
 
     /// Hosts that have one of a machine's ports among their interfaces, ten at most, in the order of their names. Where it
-    /// is none of those that are known to be the machine, both boot by addresses of their own.
+    /// is none of those that are known to be the machine, both boot by addresses of their own, or are two nodes of Ironic.
     pub fn sharing(&self, ports: &[Port]) -> Vec<HostKey> {
         let found = self.in_order(ports.iter().flat_map(|port| self.by_nic.some(port.mac)));
         found.into_iter().take(MOST_TOLD).map(|it| it.key.clone()).collect()
@@ -383,6 +396,22 @@ impl Index {
         let of_nics = claimed.flat_map(|mark| self.by_mark.some(mark));
         let ids = of_marks.chain(of_boots).chain(of_nics).filter(|it| *it != id);
         self.in_order(ids).into_iter().map(|entry| entry.key.clone()).collect()
+    }
+
+    /// Whether two hosts say themselves that they are one machine. The interfaces of a host say nothing of another one where
+    /// Ironic `shows` the nodes of both.
+    pub fn are_one(&self, one: &HostKey, other: &HostKey, shows: impl Fn(NodeId) -> bool) -> bool {
+        let entry = |host| self.by_key.get(host).and_then(|id| self.hosts.get(id));
+        let (Some(one), Some(other)) = (entry(one), entry(other)) else { return false };
+        let shares = |mark: &Mark| !matches!(mark, Mark::Bmc(_)) && other.is.marks.contains(mark);
+        if one.is.marks.iter().any(shares) {
+            return true;
+        }
+        let claims = |it: &Entry, boots: &Entry| {
+            boot_mac(&boots.is.marks).is_some_and(|mac| it.is.nics.contains(&mac))
+        };
+        let are_two = one.is.nodes().any(&shows) && other.is.nodes().any(&shows);
+        !are_two && (claims(one, other) || claims(other, one))
     }
 
     /// Hosts in the order of their names, each once.

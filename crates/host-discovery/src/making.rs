@@ -42,8 +42,8 @@ impl<'a> Orders<'a> {
                 continue;
             };
             let (node, boot_mac) = (machine.node, *boot_mac);
-            let details = sight.nodes.details(node);
-            let order = Order { resource, machine, verdict, name, boot_mac, details };
+            let nodes = &sight.nodes;
+            let order = Order { resource, machine, verdict, name, boot_mac, nodes };
             let seen = sight.nodes.seen(node);
             if seen.is_none_or(|seen| at.duration_since(seen) > SEEN_MAX_AGE) {
                 orders.old.push(order);

@@ -21,6 +21,7 @@ use crate::mac::Mac;
 use crate::machine::Machine;
 use crate::naming::Named;
 use crate::node_id::NodeId;
+use crate::nodes::Nodes;
 use crate::reason::{Pass, Reason};
 use crate::refusals::{Cause, Refusal};
 use crate::resource::Resource;
@@ -57,6 +58,8 @@ pub struct Observed<'a> {
     pub machines: &'a [Machine],
     /// Every discovery.
     pub resources: &'a [Resource],
+    /// Every node that Ironic shows.
+    pub nodes: &'a Nodes,
     /// Every host.
     pub hosts: &'a Index,
     /// Machines whose host could not be made.

@@ -184,7 +184,7 @@ impl Nodes {
         let order = earlier.as_ref().map_or(self.next, |it| it.order);
         self.next = self.next.max(order + 1);
         let had_host = marked || left.is_some() || earlier.as_ref().is_some_and(|it| it.had_host);
-        let known = hosts.known(id, node.name.as_deref(), &[], None);
+        let known = hosts.known(id, node.name.as_deref(), &[], None, |_| false);
         let registered = node.name.is_some() || !enrolled;
         // Another host may be this machine by an address, and which it has is not known before it is read.
         let before = earlier.as_ref().and_then(|it| it.host.as_ref());

@@ -33,7 +33,7 @@ reasons! {
         Suspended: Kind::Waits, "Its resource makes no hosts for now.", "no host is made as long as the discovery is suspended";
         TemplateInvalid: Kind::Waits, "Its resource makes no legal names.";
         HostDeleted: Kind::Waits, "A person deleted its host.", "its host was deleted; name the node in the annotation ferrite.metal3.io/approve for another one, or set spec.rediscover";
-        InterfaceOfAnotherHost: Kind::Waits, "A host has one of its interfaces, and both boot by addresses of their own.", "these hosts boot by other interfaces; if it is another machine, name the node in the annotation ferrite.metal3.io/approve";
+        InterfaceOfAnotherHost: Kind::Waits, "A host has one of its interfaces, and both boot by addresses of their own, or have a node each in Ironic.", "these hosts boot by other interfaces; if it is another machine, name the node in the annotation ferrite.metal3.io/approve";
         BmcOfAnotherHost: Kind::Waits, "A host of another machine has the same management controller.", "if that is right, name the node in the annotation ferrite.metal3.io/approve";
         AfterAnother: Kind::Rests, "A machine before it has its name or one of its addresses, and is a host first.";
         NoName: Kind::Waits, "Nothing that it says can name it.";

@@ -16,7 +16,6 @@ use kube::{Api, Client, Resource as _};
 use serde_json::{Value, json};
 
 use crate::context::Context;
-use crate::hardware::Encoded;
 use crate::host::new_host;
 use crate::index::{Change, HostKey, Index};
 use crate::inventory::printable;
@@ -24,7 +23,7 @@ use crate::mac::Mac;
 use crate::machine::Machine;
 use crate::model::{Approvals, Made, Unmarked, Verdict};
 use crate::node_id::NodeId;
-use crate::nodes::HAD_HOST;
+use crate::nodes::{HAD_HOST, Nodes};
 use crate::observe;
 use crate::reason::{APPROVAL_UNKNOWN, HOST_CREATED, HOST_NAMED_BY_FALLBACK};
 use crate::refusals::{Cause, LONGEST_TEXT};
@@ -46,8 +45,8 @@ pub struct Order<'a> {
     pub name: &'a str,
     /// The interface that the machine boots from.
     pub boot_mac: Mac,
-    /// Its hardware; read again where it had no room.
-    pub details: Option<&'a Encoded>,
+    /// What Ironic shows, and the machine's hardware; that is read again where it had no room.
+    pub nodes: &'a Nodes,
 }
 
 /// Makes a host. It is in the index before this returns, so that the next pass knows it. Where its hardware has to be read
@@ -56,7 +55,7 @@ pub async fn create(context: &Context, order: Order<'_>, patience: Duration) -> 
     let Order { resource, machine, verdict, name, boot_mac, .. } = order;
     let Some(facts) = machine.inventory.facts() else { return Made::Stale };
     let read;
-    let details = match order.details {
+    let details = match order.nodes.details(machine.node) {
         Some(details) => details,
         None => match observe::details(context, machine.node, patience).await {
             Ok(Some(details)) => {
@@ -87,7 +86,8 @@ pub async fn create(context: &Context, order: Order<'_>, patience: Duration) -> 
     }
     // What the watch told since the decision counts, too.
     let is_host = |index: &mut Index| {
-        !index.known(machine.node, None, &machine.ports, Some(facts)).is_empty()
+        let shows = |node| order.nodes.has(node);
+        !index.known(machine.node, None, &machine.ports, Some(facts), shows).is_empty()
     };
     if context.index.with(is_host) {
         return Made::Exists;

@@ -25,6 +25,7 @@ use world::{facts, host, mac, machine, node, resource};
 /// The verdict on a machine that is there for so long.
 fn after(minutes: i64, machine: &Machine, resources: &[Resource], hosts: &Index) -> Verdict {
     let seen = Observed {
+        nodes: &host_discovery::nodes::Nodes::default(),
         machines: std::slice::from_ref(machine),
         resources,
         hosts,

@@ -8,7 +8,7 @@
 mod world;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use api_types::metal3::{BareMetalHost, HardwareDetail};
 use host_discovery::Mac;
@@ -17,6 +17,7 @@ use host_discovery::index::Index;
 use host_discovery::machine::{Machine, Reading};
 use host_discovery::model::{HostPlan, Observed, Step, Verdict};
 use host_discovery::naming::Unusable;
+use host_discovery::nodes::Nodes;
 use host_discovery::reason::{Reason, Sort};
 use host_discovery::resource::Resource;
 use host_discovery::settings::Policy;
@@ -30,6 +31,7 @@ fn start() -> Timestamp {
 
 fn pass(machines: &[Machine], resources: &[Resource], hosts: &Index, allowance: u32) -> HostPlan {
     let seen = Observed {
+        nodes: &host_discovery::nodes::Nodes::default(),
         machines,
         resources,
         hosts,
@@ -138,6 +140,75 @@ fn two_hosts_of_one_machine_are_a_conflict_that_nobody_touches() {
     assert_eq!((verdict.reason, verdict.hosts.len(), verdict.step), (Reason::KnownTwice, 2, None));
 }
 
+fn in_ironic(number: u8) -> ironic::Node {
+    serde_json::from_value(json!({ "uuid": node(number).to_string() })).unwrap()
+}
+
+#[test]
+fn a_host_that_claims_an_interface_does_not_swallow_the_machine_that_boots_by_it() {
+    // A stranger posted an inventory with the address of machine 1 as its second interface, and is a host.
+    let nics = json!([{"mac": mac(9, 0).to_string()}, {"mac": mac(1, 0).to_string()}]);
+    let stranger = |by: &Value| {
+        let mut body = json!({
+            "spec": {"bootMACAddress": mac(9, 0).to_string()},
+            "status": {"hardware": {"nics": nics}},
+        });
+        for (key, value) in by.as_object().unwrap() {
+            body[key] = value.clone();
+        }
+        host("metal", "stranger", &body)
+    };
+    let id = node(9).to_string();
+    let made = stranger(&json!({"metadata": {"annotations": {"ferrite.metal3.io/node-id": id}}}));
+    let provisioned = stranger(&json!({
+        "status": {"hardware": {"nics": nics}, "provisioning": {"ID": id}},
+    }));
+    let shown = |hosts: &Index| {
+        let mut nodes = Nodes::new(9);
+        nodes.note(&in_ironic(9), hosts, start(), Instant::now());
+        nodes
+    };
+    let judged = |machine: Machine, nodes: &Nodes, hosts: &Index, approved: bool| {
+        let mut racks = resource("racks", &json!({}));
+        racks.approved.extend(approved.then_some(machine.node));
+        let seen = Observed {
+            machines: &[machine],
+            resources: &[racks],
+            nodes,
+            hosts,
+            refused: &BTreeMap::new(),
+            answers: true,
+            allowance: 9,
+            complete: true,
+        };
+        decide(&seen, &Policy::default(), start()).verdicts.remove(0)
+    };
+    for stranger in [&made, &provisioned] {
+        let hosts = with(std::slice::from_ref(stranger));
+        let verdict = judged(machine(1), &shown(&hosts), &hosts, false);
+        assert_eq!((verdict.reason, &verdict.step), (Reason::InterfaceOfAnotherHost, &None));
+        assert_eq!(verdict.hosts[0].name(), "stranger");
+        let verdict = judged(machine(1), &shown(&hosts), &hosts, true);
+        assert_eq!(verdict.reason, Reason::Created);
+        // Where Ironic lost the host's node, this is the host's machine, which boots by another interface now.
+        let verdict = judged(machine(1), &Nodes::new(9), &hosts, false);
+        assert_eq!(verdict.reason, Reason::Known);
+    }
+    // When both are hosts, only the stranger's node says that they are one: nobody is advised to delete the other one.
+    let own = json!({
+        "metadata": {"annotations": {"ferrite.metal3.io/node-id": node(1).to_string()}},
+        "spec": {"bootMACAddress": mac(1, 0).to_string()},
+    });
+    let hosts = with(&[made, host("metal", "n1", &own)]);
+    let mut nodes = shown(&hosts);
+    nodes.note(&in_ironic(1), &hosts, start(), Instant::now());
+    assert_eq!(judged(machine(1), &nodes, &hosts, false).reason, Reason::Known);
+    let claims = Facts { macs: vec![mac(1, 0), mac(9, 0)], ..facts(9) };
+    let machine = Machine { inventory: Reading::Facts(Box::new(claims)), ..machine(9) };
+    let verdict = judged(machine, &nodes, &hosts, false);
+    assert_eq!((verdict.reason, verdict.doubtful), (Reason::KnownTwice, true));
+}
+
 #[test]
 fn nobody_is_advised_to_delete_a_host_on_a_machines_word_alone() {
     let boots = |mac: Mac| json!({"spec": {"bootMACAddress": mac.to_string()}});
@@ -187,6 +258,7 @@ fn a_machine_without_inventory_or_ports_is_waited_for_and_then_reported() {
     let resources = [resource("racks", &json!({"includeAllNodes": true}))];
     let hosts = Index::default();
     let seen = Observed {
+        nodes: &host_discovery::nodes::Nodes::default(),
         machines: &machines,
         resources: &resources,
         hosts: &hosts,
@@ -452,6 +524,7 @@ fn no_more_hosts_are_made_than_the_rate_allows_and_the_rest_follows() {
 #[test]
 fn a_machine_that_waits_for_ironic_is_not_said_to_wait_for_the_rate() {
     let seen = Observed {
+        nodes: &host_discovery::nodes::Nodes::default(),
         machines: &[machine(1)],
         resources: &[resource("racks", &json!({}))],
         hosts: &Index::default(),
@@ -470,6 +543,7 @@ fn where_new_machines_are_asked_for_often_incomplete_ones_are_looked_at_as_often
     let mut incomplete = machine(1);
     incomplete.inventory = Reading::None;
     let seen = Observed {
+        nodes: &host_discovery::nodes::Nodes::default(),
         machines: &[incomplete],
         resources: &[],
         hosts: &Index::default(),
@@ -511,6 +585,7 @@ fn approvals_are_taken_away_when_done_or_when_they_name_nobody() {
     assert_eq!(found[0].unknown, ["rack 7".to_owned(), node(2).to_string(), node(6).to_string()]);
     // As long as not every node was listed, nobody knows that one is not there.
     let seen = Observed {
+        nodes: &host_discovery::nodes::Nodes::default(),
         machines: &machines,
         resources: &[racks],
         hosts: &hosts,

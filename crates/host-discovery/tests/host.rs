@@ -244,12 +244,15 @@ fn a_new_host_is_known_at_once_as_its_machine_and_as_its_discoverys() {
     let mut index = Index::default();
     index.apply(&made(&json!({}), &inventory()));
     let node = NodeId::parse(NODE).unwrap();
-    let by_node = index.known(node, None, &[], None);
+    let by_node = index.known(node, None, &[], None, |_| false);
     assert_eq!(by_node[0].made_for, Some(node));
     let second_port = Port { mac: Mac::parse("52:54:00:00:07:02").unwrap(), pxe: false };
     // As another node that has the other interface alone, and boots by it.
     let facts = Facts::read(&inventory(), &[second_port]);
-    assert_eq!(index.known(NodeId::from(1), None, &[second_port], Some(&facts)), by_node);
+    assert_eq!(
+        index.known(NodeId::from(1), None, &[second_port], Some(&facts), |_| false),
+        by_node
+    );
     assert_eq!(index.made_by("metal", "racks"), 1);
 }
 

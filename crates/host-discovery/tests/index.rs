@@ -57,7 +57,7 @@ fn claims(text: &str) -> Facts {
 
 /// Names of the hosts that a node with this port is.
 fn by_port(index: &Index, mac: &str) -> Vec<String> {
-    let known = index.known(NodeId::from(1), None, &[port(mac)], None);
+    let known = index.known(NodeId::from(1), None, &[port(mac)], None, |_| false);
     known.into_iter().map(|known| known.host.to_string()).collect()
 }
 
@@ -78,7 +78,7 @@ fn a_machine_is_known_by_any_port_in_any_case_and_any_namespace() {
     assert_eq!(by_port(&index, "52:54:00:aa:00:03"), ["b/two"]);
     assert!(by_port(&index, "52:54:00:aa:00:04").is_empty());
     let ports = [port("52:54:00:aa:00:09"), port("52:54:00:aa:00:03")];
-    assert_eq!(index.known(NodeId::from(1), None, &ports, None).len(), 1);
+    assert_eq!(index.known(NodeId::from(1), None, &ports, None, |_| false).len(), 1);
 }
 
 #[test]
@@ -94,9 +94,9 @@ fn a_machine_is_known_by_its_identifier_wherever_that_stands() {
         json!({"metadata": {"annotations": {"ferrite.metal3.io/node-id": NODE}}}),
     ] {
         let index = index(&[host("a", "one", &body)]);
-        assert_eq!(index.known(node(), None, &[], None).len(), 1, "{body}");
+        assert_eq!(index.known(node(), None, &[], None, |_| false).len(), 1, "{body}");
         assert!(index.has_node(node()), "{body}");
-        assert!(index.known(NodeId::from(1), None, &[], None).is_empty());
+        assert!(index.known(NodeId::from(1), None, &[], None, |_| false).is_empty());
     }
 }
 
@@ -119,7 +119,7 @@ fn a_machine_is_known_by_addresses_that_wait_in_annotations() {
 #[test]
 fn a_machine_is_known_by_the_name_that_its_node_bears() {
     let index = index(&[host("metal", "n1", &json!({}))]);
-    let known = |name| index.known(NodeId::from(1), Some(name), &[], None).len();
+    let known = |name| index.known(NodeId::from(1), Some(name), &[], None, |_| false).len();
     assert_eq!(known("metal~n1"), 1);
     assert_eq!((known("other~n1"), known("n1"), known("metal/n1")), (0, 0, 0));
 }
@@ -131,7 +131,8 @@ fn an_address_that_many_machines_have_makes_them_one_only_where_they_boot_by_it(
         host("a", "nic", &json!({"status": {"hardware": {"nics": [{"mac": shared}]}}})),
         host("a", "boot", &json!({"spec": {"bootMACAddress": "52:54:00:aa:00:01"}})),
     ]);
-    let claimed = |mac| index.known(NodeId::from(1), None, &[], Some(&claims(mac))).len();
+    let claimed =
+        |mac| index.known(NodeId::from(1), None, &[], Some(&claims(mac)), |_| false).len();
     assert_eq!(claimed(shared), 0);
     assert_eq!(claimed("52:54:00:aa:00:01"), 1);
     assert_eq!(by_port(&index, shared), ["a/nic"]);
@@ -303,7 +304,7 @@ fn an_interface_that_is_shared_makes_two_machines_one_only_where_one_of_them_boo
     let ports = [port(&numbered(3)), port(&numbered(7))];
     let booted = |mac: u8| Facts { boot_mac: Mac::parse(&numbered(mac)), ..Facts::default() };
     let known = |index: &Index, facts: &Facts| {
-        index.known(NodeId::from(1), None, &ports, Some(facts)).len()
+        index.known(NodeId::from(1), None, &ports, Some(facts), |_| false).len()
     };
     assert_eq!(known(&index, &booted(3)), 1, "nobody knows what the host boots by");
     // When that is known, its machine is looked at once more.
@@ -338,7 +339,8 @@ fn look_ups(index: &Index) -> Duration {
     let once = || {
         let start = Instant::now();
         for n in 0..4_000_u32 {
-            let found = index.known(NodeId::from(u128::from(n % 800) + 9), None, &ports, None);
+            let found =
+                index.known(NodeId::from(u128::from(n % 800) + 9), None, &ports, None, |_| false);
             assert_eq!(found.len(), if n % 800 == 263 { 1 } else { 2 });
         }
         start.elapsed()
@@ -470,8 +472,8 @@ proptest! {
             prop_assert_eq!(by_port(&index, &numbered(mac)), by_port(&anew, &numbered(mac)));
             let claimed = claims(&numbered(mac));
             prop_assert_eq!(
-                index.known(NodeId::from(1), None, &[], Some(&claimed)),
-                anew.known(NodeId::from(1), None, &[], Some(&claimed))
+                index.known(NodeId::from(1), None, &[], Some(&claimed), |_| false),
+                anew.known(NodeId::from(1), None, &[], Some(&claimed), |_| false)
             );
         }
     }

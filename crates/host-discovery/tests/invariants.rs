@@ -100,6 +100,7 @@ impl World {
     fn pass(&mut self, replica: usize, writes: usize) {
         let machines = self.machines();
         let seen = Observed {
+            nodes: &host_discovery::nodes::Nodes::default(),
             machines: &machines,
             resources: std::slice::from_ref(&self.resource),
             hosts: &self.replicas[replica],
@@ -212,7 +213,7 @@ proptest! {
             world.pass(replica, usize::MAX);
         }
         let machines = world.machines();
-        let seen = Observed {
+        let seen = Observed {nodes: &host_discovery::nodes::Nodes::default(),
             machines: &machines,
             resources: std::slice::from_ref(&world.resource),
             hosts: &world.replicas[0],
@@ -244,7 +245,7 @@ proptest! {
         let mut hosts = Index::default();
         hosts.apply(&host("metal", "n1", &json!({})));
         hosts.apply(&host("metal", "x", &json!({"spec": {"bootMACAddress": mac(2, 0).to_string()}})));
-        let seen = Observed { machines: &machines, resources: &resources, hosts: &hosts, refused: &BTreeMap::new(), answers: true, allowance, complete };
+        let seen = Observed { nodes: &host_discovery::nodes::Nodes::default(), machines: &machines, resources: &resources, hosts: &hosts, refused: &BTreeMap::new(), answers: true, allowance, complete };
         let now = Timestamp::UNIX_EPOCH + after.seconds();
         let found = decide(&seen, &Policy::default(), now);
         prop_assert_eq!(&found, &decide(&seen, &Policy::default(), now));

@@ -21,6 +21,7 @@ use world::{facts, host, mac, machine, node, resource};
 
 fn verdicts(machines: &[Machine], hosts: &Index) -> Vec<Verdict> {
     let seen = Observed {
+        nodes: &host_discovery::nodes::Nodes::default(),
         machines,
         resources: &[resource("racks", &json!({}))],
         hosts,

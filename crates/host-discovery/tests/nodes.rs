@@ -80,6 +80,7 @@ impl Known {
     fn judge(&mut self) -> Option<Reason> {
         let refused = BTreeMap::new();
         let seen = Observed {
+            nodes: &self.nodes,
             machines: self.nodes.machines(),
             resources: &[],
             hosts: &self.hosts,

@@ -38,6 +38,7 @@ fn after_failure(cause: Cause, spec: &Value, allowance: u32) -> (Vec<Reason>, Op
     let mut refusals = Refusals::default();
     refusals.failed(node(1), cause, "metal/n1: no", Instant::now(), 0.0);
     let seen = Observed {
+        nodes: &host_discovery::nodes::Nodes::default(),
         machines: &machines,
         resources: &resources,
         hosts: &Index::default(),
@@ -90,6 +91,7 @@ fn after_old_failures(cause: Why, allowance: u32) -> Vec<Reason> {
     }
     refusals.now(at + Duration::from_secs(60), |_| true);
     let seen = Observed {
+        nodes: &host_discovery::nodes::Nodes::default(),
         machines: &machines,
         resources: &[resource("racks", &json!({}))],
         hosts: &Index::default(),
@@ -127,6 +129,7 @@ fn what_was_refused_under_another_name_or_in_another_namespace_is_tried_at_once(
         let mut refusals = Refusals::default();
         refusals.failed(node(1), cause, "no", Instant::now(), 0.0);
         let seen = Observed {
+            nodes: &host_discovery::nodes::Nodes::default(),
             machines: &[machine(1)],
             resources: &[resource("racks", &json!({}))],
             hosts: &Index::default(),
@@ -150,6 +153,7 @@ fn a_machine_that_ironic_cannot_say_is_there_leaves_its_place_to_others() {
     for (seconds, told) in [(0, Reason::HostFailed), (60, Reason::MaxHosts)] {
         refusals.now(at + Duration::from_secs(seconds), |_| true);
         let seen = Observed {
+            nodes: &host_discovery::nodes::Nodes::default(),
             machines: &machines,
             resources: &[resource("racks", &json!({"maxHosts": 1}))],
             hosts: &Index::default(),

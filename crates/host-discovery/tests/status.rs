@@ -60,6 +60,7 @@ fn a_resource_is_told_of_its_own_hosts_that_could_not_be_made() {
     refusals.failed(node(2), refused("n2"), quota, at, 0.0);
     refusals.failed(node(3), Cause::Unknown, "metal/n3: timed out", at, 0.0);
     let seen = Observed {
+        nodes: &host_discovery::nodes::Nodes::default(),
         machines: &machines,
         resources: &resources,
         hosts: &hosts,
@@ -211,6 +212,7 @@ fn a_resource_makes_no_hosts_before_an_older_one_that_nobody_can_read_is_correct
 
     let refused = Refusals::default();
     let seen = Observed {
+        nodes: &host_discovery::nodes::Nodes::default(),
         machines: &[machine(1)],
         resources: &[racks],
         hosts: &Index::default(),

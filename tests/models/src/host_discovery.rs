@@ -153,6 +153,7 @@ impl Racks {
         let nodes: Vec<Node> = state.nodes.iter().flatten().copied().collect();
         let machines: Vec<Machine> = nodes.iter().map(|node| self.machine(*node)).collect();
         let seen = Observed {
+            nodes: &host_discovery::nodes::Nodes::default(),
             machines: &machines,
             resources: &self.resources,
             hosts: &index,
