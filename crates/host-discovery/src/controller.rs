@@ -432,7 +432,7 @@ impl Context {
     /// Tells each discovery what its status is to say.
     fn publish(&self, sight: &Sight, plan: &HostPlan) {
         let nodes = &sight.nodes;
-        let (known, strays) = (nodes.known_after(plan), Strays::of(plan));
+        let (known, strays) = (nodes.known_after(plan), Strays::of(plan, nodes));
         let version = self.ironic.offered().map(|it| it.to_string());
         let mut counts = Vec::new();
         let mut all = BTreeMap::new();
@@ -442,7 +442,7 @@ impl Context {
             }
             let made = self.index.with(|index| resource.made(index));
             let report = report(at, plan, nodes.machines(), known, made);
-            let mut troubles = Troubles::of(at, plan, nodes.left_out());
+            let mut troubles = Troubles::of(at, plan, nodes);
             troubles.strays = troubles.strays.filter(|_| sight.caught_up);
             let approvals = plan.approvals.iter().find(|it| it.resource == at);
             counts.push(report.counts.clone());

@@ -368,16 +368,22 @@ pub struct Strays {
     pub unselected: u32,
     /// They have no name, and nothing says that Ironic discovered them.
     pub undiscovered: u32,
+    /// Somebody named them in Ironic or made them manageable, and they have no host.
+    pub registered: u32,
 }
 
 impl Strays {
     /// Counts the strays of a decision.
-    pub fn of(plan: &HostPlan) -> Self {
+    pub fn of(plan: &HostPlan, nodes: &Nodes) -> Self {
         let with = |reason| {
             let count = plan.verdicts.iter().filter(|it| it.reason == reason).count();
             u32::try_from(count).unwrap_or(u32::MAX)
         };
-        Self { unselected: with(Reason::NotSelected), undiscovered: with(Reason::NotDiscovered) }
+        Self {
+            unselected: with(Reason::NotSelected),
+            undiscovered: with(Reason::NotDiscovered),
+            registered: with(Reason::Registered).saturating_add(nodes.registered()),
+        }
     }
 }
 
@@ -396,7 +402,7 @@ pub struct Troubles {
 
 impl Troubles {
     /// Those of the resource at this place.
-    pub fn of(at: usize, plan: &HostPlan, left_out: usize) -> Self {
+    pub fn of(at: usize, plan: &HostPlan, nodes: &Nodes) -> Self {
         let with = |reason| {
             let all = plan.verdicts.iter();
             let all = all.filter(|it| it.reason == reason && it.resource == Some(at));
@@ -404,7 +410,8 @@ impl Troubles {
             Some((texts.len(), (*texts.iter().min()?).to_owned()))
         };
         let (refused, failed) = (with(Reason::HostRefused), with(Reason::HostFailed));
-        Self { left_out, refused, failed, strays: Some(Strays::of(plan)) }
+        let left_out = nodes.left_out();
+        Self { left_out, refused, failed, strays: Some(Strays::of(plan, nodes)) }
     }
 }
 

@@ -102,6 +102,12 @@ impl Nodes {
         u32::try_from(known).unwrap_or(u32::MAX)
     }
 
+    /// How many nodes somebody registered that are settled as no host of ours or anybody's.
+    pub fn registered(&self) -> u32 {
+        let registered = self.settled.values().filter(|it| it.host.is_none()).count();
+        u32::try_from(registered).unwrap_or(u32::MAX)
+    }
+
     /// Whether Ironic showed this node and it has a place.
     pub fn has(&self, node: NodeId) -> bool {
         self.places.contains_key(&node) || self.settled.contains_key(&node)

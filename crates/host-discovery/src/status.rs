@@ -112,6 +112,7 @@ fn ready(
         number(counts.pending),
         strays.unselected,
         strays.undiscovered,
+        strays.registered,
     ]);
     say("True", reason, &std::iter::once(text).chain(others).collect::<Vec<_>>().join("; "))
 }

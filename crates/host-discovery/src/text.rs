@@ -65,7 +65,7 @@ pub fn driver_adopted(node: NodeId, chosen: &str, before: &str) -> String {
 /// An approval names no machine that could become a host.
 pub fn unknown_approval(entry: &str) -> String {
     format!(
-        "The approval of {entry} was removed: it names no machine that this discovery could make a host of (unknown to Ironic, already a host, or taken by another discovery)"
+        "The approval of {entry} was removed: it names no machine that this discovery could make a host of (unknown to Ironic, already a host, taken by another discovery, or named in Ironic or past the state enroll, as what somebody registered is)"
     )
 }
 
@@ -180,7 +180,7 @@ pub fn max_hosts_reached(most: i32) -> String {
 
 /// What is to be said of machines that do not become hosts, by their numbers.
 pub fn others(
-    [conflicting, failed, pending, unselected, undiscovered]: [u32; 5],
+    [conflicting, failed, pending, unselected, undiscovered, registered]: [u32; 6],
 ) -> impl Iterator<Item = String> {
     let (are, cannot) = (["is", "are"], ["cannot become a host", "cannot become hosts"]);
     let all = [
@@ -189,6 +189,7 @@ pub fn others(
         (pending, are, " waiting, see status.pending"),
         (unselected, are, " selected by no discovery"),
         (undiscovered, are, " left alone, without a name and not known to be discovered by Ironic"),
+        (registered, are, " left alone without a host, named in Ironic or past the state enroll"),
     ];
     let told = all.into_iter().filter(|(count, ..)| *count > 0);
     told.map(|(count, [one, many], what)| match count {

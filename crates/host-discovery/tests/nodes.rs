@@ -16,7 +16,7 @@ use host_discovery::decide::decide;
 use host_discovery::index::{HostKey, Index};
 use host_discovery::inventory::{Facts, Port};
 use host_discovery::machine::{Machine, Reading};
-use host_discovery::model::{Observed, Unmarked};
+use host_discovery::model::{HostPlan, Observed, Strays, Unmarked};
 use host_discovery::nodes::{Look, Nodes};
 use host_discovery::reason::Reason;
 use host_discovery::settings::Policy;
@@ -121,6 +121,23 @@ fn a_machine_has_the_name_that_ironic_last_told() {
     let named = shown(1, &json!({"name": "metal~x"}));
     known.nodes.note(&named, &known.hosts, Timestamp::UNIX_EPOCH, known.at);
     assert_eq!(name(&known).as_deref(), Some("metal~x"));
+}
+
+#[test]
+fn a_machine_that_somebody_names_in_ironic_is_counted_until_it_has_a_host() {
+    let mut known = Known::new();
+    let counted = |known: &Known| {
+        let plan = HostPlan { verdicts: Vec::new(), approvals: Vec::new(), again: None };
+        Strays::of(&plan, &known.nodes).registered
+    };
+    known.list(1);
+    assert_eq!(counted(&known), 0);
+    let named = shown(1, &json!({"name": "metal~x"}));
+    known.nodes.note(&named, &known.hosts, Timestamp::UNIX_EPOCH, known.at);
+    assert_eq!((known.judge(), counted(&known)), (Some(Reason::Registered), 1));
+    known.host("x", mac(1, 0), None);
+    known.nodes.note(&named, &known.hosts, Timestamp::UNIX_EPOCH, known.at);
+    assert_eq!((known.nodes.known(), counted(&known)), (1, 0));
 }
 
 #[test]

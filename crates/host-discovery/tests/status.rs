@@ -13,6 +13,7 @@ use api_types::metal3::{BareMetalHostDiscoveryStatus, DiscoveryCounts, ListedHos
 use host_discovery::decide::decide;
 use host_discovery::index::{HostKey, Index};
 use host_discovery::model::{Observed, Reach, Report, Strays, Troubles};
+use host_discovery::nodes::Nodes;
 use host_discovery::reason::{Reason, advice};
 use host_discovery::refusals::{Cause, Refusals};
 use host_discovery::settings::Policy;
@@ -60,7 +61,7 @@ fn a_resource_is_told_of_its_own_hosts_that_could_not_be_made() {
     refusals.failed(node(2), refused("n2"), quota, at, 0.0);
     refusals.failed(node(3), Cause::Unknown, "metal/n3: timed out", at, 0.0);
     let seen = Observed {
-        nodes: &host_discovery::nodes::Nodes::default(),
+        nodes: &Nodes::default(),
         machines: &machines,
         resources: &resources,
         hosts: &hosts,
@@ -70,7 +71,7 @@ fn a_resource_is_told_of_its_own_hosts_that_could_not_be_made() {
         complete: true,
     };
     let decision = decide(&seen, &Policy::default(), Timestamp::UNIX_EPOCH);
-    let mut own = Troubles::of(0, &decision, 0);
+    let mut own = Troubles::of(0, &decision, &Nodes::default());
     let ready = |troubles: &Troubles| said(&Reach::Answers, troubles, "Ready");
     let (reason, text) = ready(&own);
     assert_eq!(reason, "HostsRefused");
@@ -80,7 +81,7 @@ fn a_resource_is_told_of_its_own_hosts_that_could_not_be_made() {
     assert_eq!(reason, "HostsFailed");
     assert!(text.ends_with("metal/n3: timed out"), "{text}");
     let none = Troubles { strays: Some(Strays::default()), ..Troubles::default() };
-    assert_eq!(Troubles::of(1, &decision, 0), none);
+    assert_eq!(Troubles::of(1, &decision, &Nodes::default()), none);
 }
 
 /// The message of `Ready`, with what it was before.
@@ -104,7 +105,7 @@ fn ready(
 #[test]
 fn ready_tells_of_machines_that_are_held_back_or_nobodys_and_how_to_approve() {
     let counts = DiscoveryCounts { conflicting: 2, failed: 1, ..DiscoveryCounts::default() };
-    let strays = Some(Strays { unselected: 3, undiscovered: 0 });
+    let strays = Some(Strays { unselected: 3, undiscovered: 0, registered: 2 });
     let manual = json!({"approval": "Manual"});
     let first = ready(&manual, counts, strays, Vec::new());
     let text = &first[0].message;
@@ -114,10 +115,11 @@ fn ready_tells_of_machines_that_are_held_back_or_nobodys_and_how_to_approve() {
         "2 machines are held back because of other hosts, see status.conflicts",
         "1 machine cannot become a host, see status.failures",
         "3 machines are selected by no discovery",
+        "2 machines are left alone without a host, named in Ironic or past the state enroll",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    assert!(!text.contains("left alone"), "{text}");
+    assert!(!text.contains("without a name"), "{text}");
     // A process that has not counted yet says no less than the one before.
     let later = ready(&manual, DiscoveryCounts::default(), None, first.clone());
     assert_eq!(later[0].message, first[0].message);
@@ -167,6 +169,14 @@ fn the_event_of_a_machine_that_waits_says_what_to_do() {
 }
 
 #[test]
+fn an_approval_of_a_machine_that_somebody_named_is_told_with_that_cause() {
+    let text = host_discovery::text::unknown_approval("0f92160d");
+    for cause in ["unknown to Ironic", "already a host", "another discovery", "named in Ironic"] {
+        assert!(text.contains(cause), "{cause}: {text}");
+    }
+}
+
+#[test]
 fn an_event_advises_to_delete_a_host_only_where_the_hosts_themselves_say_that_they_are_one() {
     let told = |is_doubtful: bool| {
         let entry = ListedHost {
@@ -212,7 +222,7 @@ fn a_resource_makes_no_hosts_before_an_older_one_that_nobody_can_read_is_correct
 
     let refused = Refusals::default();
     let seen = Observed {
-        nodes: &host_discovery::nodes::Nodes::default(),
+        nodes: &Nodes::default(),
         machines: &[machine(1)],
         resources: &[racks],
         hosts: &Index::default(),
