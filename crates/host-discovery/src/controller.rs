@@ -31,7 +31,7 @@ use crate::settings::Policy;
 use crate::sighting::Sighting;
 use crate::table::{self, IRONIC, MISSES, Sight, Table};
 use crate::waits::{IRONIC_RETRY, IRONIC_RETRY_MAX, PASS_DEADLINE, REFUSED_RETRY, SHORTEST_WAIT};
-use crate::{adopt, discovery, making, observe, text, write};
+use crate::{adopt, discovery, making, observe, status, text, write};
 
 /// What a pass sees.
 pub enum Seen {
@@ -341,6 +341,10 @@ impl Controller for Rules {
             }
             (_, Seen::Discovery(standing), Write::Status(status)) => {
                 let outcome = write::write_status(&self.context, &standing.object, &status).await?;
+                let before = standing.object.status.clone().unwrap_or_default();
+                for it in status::newly_failed(&before, &status) {
+                    self.context.metrics.failed(status::word(it));
+                }
                 *memory = Memory::Written(Instant::now());
                 Ok(outcome)
             }

@@ -1,6 +1,7 @@
 //! The controller's own metrics; the kit counts reconciles, requests and the rest. Names of objects are never labels.
 
 use api_types::metal3::DiscoveryCounts;
+use controller_kit::engine::Reason as _;
 use controller_kit::metrics::register;
 use k8s_openapi::jiff::Timestamp;
 use prometheus::{
@@ -9,6 +10,7 @@ use prometheus::{
 };
 
 use crate::model::Strays;
+use crate::reason::{Reason, Sort};
 
 /// From an answer out of memory to a list of many thousand nodes on a busy machine.
 const SECONDS: &[f64] = &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
@@ -32,6 +34,8 @@ pub struct Metrics {
     pub(crate) ironic_reachable: IntGauge,
     /// Machines by what became of them.
     machines: IntGaugeVec,
+    /// Machines that failed or were held back by other hosts, by reason.
+    failed: IntCounterVec,
     /// How long questions for nodes took, by what was asked for.
     polls: HistogramVec,
     /// Failures of Ironic by class.
@@ -48,6 +52,10 @@ impl Metrics {
         let machines = Opts::new(
             "ferrite_host_discovery_machines",
             "Machines that Ironic shows, by what became of them",
+        );
+        let failed = Opts::new(
+            "ferrite_host_discovery_machines_failed_total",
+            "Machines that were listed as failed or conflicting, by reason",
         );
         let seconds = HistogramOpts::new(
             "ferrite_host_discovery_poll_seconds",
@@ -80,6 +88,7 @@ impl Metrics {
                 "1 while Ironic answers and takes our credentials",
             )?,
             machines: register(registry, IntGaugeVec::new(machines, &["sort"])?)?,
+            failed: register(registry, IntCounterVec::new(failed, &["reason"])?)?,
             polls: register(
                 registry,
                 HistogramVec::new(seconds.buckets(SECONDS.to_vec()), &["nodes"])?,
@@ -88,6 +97,10 @@ impl Metrics {
             last_poll: register(registry, last_poll)?,
         };
         metrics.show(0, Strays::default(), &[]);
+        let is_failure = |it: &&Reason| matches!(it.sort(), Sort::Failed | Sort::Conflicting);
+        for reason in Reason::ALL.iter().filter(is_failure) {
+            metrics.failed.with_label_values(&[reason.as_str()]);
+        }
         for kind in KINDS {
             metrics.polls.with_label_values(&[kind]);
         }
@@ -95,6 +108,11 @@ impl Metrics {
             metrics.ironic_errors.with_label_values(&[class.as_str()]);
         }
         Ok(metrics)
+    }
+
+    /// A machine was listed as failed or conflicting for this reason.
+    pub fn failed(&self, reason: &str) {
+        self.failed.with_label_values(&[reason]).inc();
     }
 
     /// Ironic did not answer a question.

@@ -20,37 +20,55 @@ const MOST_MACS: usize = 32;
 /// and `made` how many of them this resource made.
 pub fn report(at: usize, plan: &HostPlan, machines: &[Machine], known: u32, made: u32) -> Report {
     let mut report = Report::default();
-    let mut counts =
-        DiscoveryCounts { known: count(known), created: count(made), ..DiscoveryCounts::default() };
+    let (mut pending, mut failures, mut conflicts) = (Vec::new(), Vec::new(), Vec::new());
     // Both are in one order.
     let mut machines = machines.iter();
     for verdict in plan.verdicts.iter().filter(|it| it.resource == Some(at)) {
         let mut rest = machines.clone();
         let Some(machine) = rest.find(|it| it.node == verdict.node) else { continue };
         machines = rest;
-        let (number, list) = match verdict.reason.sort() {
-            Sort::Pending => (&mut counts.pending, &mut report.pending),
-            Sort::Failed => (&mut counts.failed, &mut report.failures),
-            Sort::Conflicting => (&mut counts.conflicting, &mut report.conflicts),
-            Sort::Known | Sort::Created | Sort::Unlisted => continue,
-        };
-        *number += 1;
-        if list.len() < LONGEST_LIST {
-            let entry = entry(verdict, machine);
-            if let Some(name) = &machine.name {
-                report.names.insert(entry.node_id.clone(), name.clone());
-            }
-            if verdict.doubtful {
-                report.doubtful.insert(entry.node_id.clone());
-            }
-            list.push(entry);
+        match verdict.reason.sort() {
+            Sort::Pending => pending.push((verdict, machine)),
+            Sort::Failed => failures.push((verdict, machine)),
+            Sort::Conflicting => conflicts.push((verdict, machine)),
+            Sort::Known | Sort::Created | Sort::Unlisted => {}
         }
     }
-    report.counts = counts;
+    report.counts = DiscoveryCounts {
+        known: count(known),
+        created: count(made),
+        pending: count(pending.len()),
+        failed: count(failures.len()),
+        conflicting: count(conflicts.len()),
+    };
+    // A queue is read from its beginning. Failures are not: a node whose inspection failed may stay for ever, and a hundred of
+    // those would hide what fails today.
+    report.pending = report.list(pending.into_iter());
+    report.failures = report.list(failures.into_iter().rev());
+    report.conflicts = report.list(conflicts.into_iter().rev());
     report
 }
 
 impl Report {
+    /// The first of these machines, as they are listed.
+    fn list<'a>(
+        &mut self,
+        machines: impl Iterator<Item = (&'a Verdict, &'a Machine)>,
+    ) -> Vec<ListedHost> {
+        let mut list = Vec::new();
+        for (verdict, machine) in machines.take(LONGEST_LIST) {
+            let entry = entry(verdict, machine);
+            if let Some(name) = &machine.name {
+                self.names.insert(entry.node_id.clone(), name.clone());
+            }
+            if verdict.doubtful {
+                self.doubtful.insert(entry.node_id.clone());
+            }
+            list.push(entry);
+        }
+        list
+    }
+
     /// As a status shows it. A machine that was listed before keeps its time, so that a status which says the same is the
     /// same and need not be written. What else the status has stays as it is.
     pub fn status(
@@ -79,8 +97,8 @@ fn since(entry: ListedHost, listed: &[ListedHost], now: Timestamp) -> ListedHost
     ListedHost { since: since.or(Some(Time(now))), ..entry }
 }
 
-fn count(number: u32) -> i32 {
-    i32::try_from(number).unwrap_or(i32::MAX)
+fn count(number: impl TryInto<i32>) -> i32 {
+    number.try_into().unwrap_or(i32::MAX)
 }
 
 fn entry(verdict: &Verdict, machine: &Machine) -> ListedHost {

@@ -188,28 +188,39 @@ pub fn notes(
         let reason = condition.reason.clone();
         all.push(Event::new(warning, reason, &condition.type_, &condition.message));
     }
-    let lists = [
-        (false, &before.pending, &after.pending),
-        (true, &before.failures, &after.failures),
-        (true, &before.conflicts, &after.conflicts),
-    ];
-    for (warning, old, new) in lists {
-        for entry in new {
-            let same = |it: &&ListedHost| it.node_id == entry.node_id && word(it) == word(entry);
-            // What waits for its turn does not wait for a person.
-            if old.iter().any(|it| same(&it)) || word(entry) == Reason::RateLimited.as_str() {
-                continue;
-            }
-            let own = report.and_then(|it| it.names.get(&entry.node_id)).map(String::as_str);
-            let is_doubtful = report.is_some_and(|it| it.doubtful.contains(&entry.node_id));
-            let to_do = advice(entry.reason.as_deref().unwrap_or_default());
-            let text = text::listed(entry, own, to_do.filter(|_| !is_doubtful));
-            all.push(Event::new(warning, word(entry).to_owned(), &entry.node_id, &text));
+    let waits = newly_listed(&before.pending, &after.pending).map(|it| (false, it));
+    for (warning, entry) in waits.chain(newly_failed(before, after).map(|it| (true, it))) {
+        // What waits for its turn does not wait for a person.
+        if word(entry) == Reason::RateLimited.as_str() {
+            continue;
         }
+        let own = report.and_then(|it| it.names.get(&entry.node_id)).map(String::as_str);
+        let is_doubtful = report.is_some_and(|it| it.doubtful.contains(&entry.node_id));
+        let to_do = advice(entry.reason.as_deref().unwrap_or_default());
+        let text = text::listed(entry, own, to_do.filter(|_| !is_doubtful));
+        all.push(Event::new(warning, word(entry).to_owned(), &entry.node_id, &text));
     }
     all
 }
 
-fn word(entry: &ListedHost) -> &str {
+/// Machines that failed, or are held back by other hosts, and did not for this reason before.
+pub fn newly_failed<'a>(
+    before: &'a BareMetalHostDiscoveryStatus,
+    after: &'a BareMetalHostDiscoveryStatus,
+) -> impl Iterator<Item = &'a ListedHost> {
+    let failures = newly_listed(&before.failures, &after.failures);
+    failures.chain(newly_listed(&before.conflicts, &after.conflicts))
+}
+
+fn newly_listed<'a>(
+    old: &'a [ListedHost],
+    new: &'a [ListedHost],
+) -> impl Iterator<Item = &'a ListedHost> {
+    let same = |a: &ListedHost, b: &ListedHost| a.node_id == b.node_id && word(a) == word(b);
+    new.iter().filter(move |entry| !old.iter().any(|it| same(it, entry)))
+}
+
+/// The reason for which a machine is listed, as one word.
+pub fn word(entry: &ListedHost) -> &str {
     reason::word(entry.reason.as_deref().unwrap_or_default())
 }

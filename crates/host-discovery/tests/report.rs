@@ -17,6 +17,7 @@ use host_discovery::model::{HostPlan, Observed};
 use host_discovery::report::{LONGEST_LIST, report};
 use host_discovery::resource::Resource;
 use host_discovery::settings::Policy;
+use host_discovery::status::{newly_failed, word};
 use host_discovery::text::ONLY_ITS_WORD;
 use k8s_openapi::jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};
@@ -180,6 +181,27 @@ fn lists_are_bounded_and_counts_are_not() {
     let before = BareMetalHostDiscoveryStatus::default();
     let status = report(0, &decision, &machines, 0, 0).status(&before, Timestamp::UNIX_EPOCH);
     assert_eq!((status.pending.len(), status.counts.unwrap().pending), (LONGEST_LIST, 150));
+}
+
+/// Nodes whose inspection failed stay in Ironic for ever. What fails after a hundred of them has to be seen, and alerted on.
+#[test]
+fn what_failed_last_is_listed_first_and_is_news_once() {
+    let failed = |number: u8, reading: Reading| {
+        let last_error = Some("agent: no disk".to_owned());
+        Machine { inventory: reading, last_error, ports: Vec::new(), ..machine(number) }
+    };
+    let told = |machines: &[Machine], before: &BareMetalHostDiscoveryStatus| {
+        let plan = decided(machines, &[resource("racks", &json!({}))], &Index::default());
+        report(0, &plan, machines, 0, 0).status(before, Timestamp::UNIX_EPOCH)
+    };
+    let mut machines: Vec<_> = (0..120).map(|number| failed(number, Reading::None)).collect();
+    let before = told(&machines, &BareMetalHostDiscoveryStatus::default());
+    machines.push(failed(200, Reading::Unreadable));
+    let after = told(&machines, &before);
+    let new: Vec<_> = newly_failed(&before, &after).map(|it| (&it.node_id, word(it))).collect();
+    assert_eq!(new, [(&node(200).to_string(), "InventoryUnreadable")]);
+    assert_eq!(after.failures[0].node_id, node(200).to_string());
+    assert_eq!(newly_failed(&after, &told(&machines, &after)).count(), 0);
 }
 
 #[test]

@@ -77,9 +77,9 @@ const TROUBLE: [(&str, &str, &str, &str); 21] = [
     ("FerriteHostDiscoveryFlood", "ferrite_host_discovery_machines_left_out{}", "9x200", "0x200"),
     (
         "FerriteHostDiscoveryMachinesFail",
-        "ferrite_host_discovery_machines{sort=\"failed\"}",
+        "ferrite_host_discovery_machines_failed_total{reason=\"InspectionFailed\"}",
+        "0+1x200",
         "2x200",
-        "0x200",
     ),
     (
         "FerriteHostDiscoveryWorkWaits",
