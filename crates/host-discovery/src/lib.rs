@@ -6,7 +6,7 @@
 //! * Watches: `BareMetalHostDiscovery`s where `--namespaces` says; the `BareMetalHost`s of all namespaces, of which only
 //!   what identifies a machine is kept. Ironic's list of nodes, polled.
 //! * Reads live: of nodes that nobody registered, the ports and the inventory, each once. Before hosts are made, how many
-//!   there are, and once the CRD of the hosts; before one is made, the host of its machine's other name. Before a node's
+//!   there are, whether their discoveries are as they were decided upon, and once the CRD of the hosts; before one is made, the host of its machine's other name. Before a node's
 //!   driver is changed, its host once more. Of discoveries that cannot be decoded, the metadata.
 //! * Writes: new `BareMetalHost`s in the namespace of their resource; the resource's status and its annotation of
 //!   approvals. In Ironic a mark on each node that had a host, and with `--adopt-driver` a node's driver. Events.

@@ -13,8 +13,10 @@ use crate::context::{Context, News};
 use crate::model::{HostPlan, Job, Looked, Made, Step};
 use crate::node_id::NodeId;
 use crate::observe::{self, MANY};
+use crate::reason::Reason;
 use crate::refusals::Cause;
 use crate::table::Sight;
+use crate::text;
 use crate::waits::{FIRST_RETRY, MAKING_MAX, SEEN_MAX_AGE};
 use crate::write::{self, Order};
 
@@ -60,17 +62,19 @@ impl<'a> Orders<'a> {
 /// Makes the hosts that were decided about, as far as the time allows. What came of it is told to the next pass, which comes at
 /// once where it may have something to do.
 pub async fn make(context: &Context, sight: &Sight, plan: &mut HostPlan) -> Outcome {
-    if !sight.answers() || !plan.creates() {
+    let makers = plan.makers();
+    if !sight.answers() || makers.is_empty() {
         return Outcome::default();
     }
-    match observe::watched(context, sight.watched).await {
-        Ok(at) => context.tell(News::Watched(at)),
+    let changed = match is_as_seen(context, sight, &makers).await {
+        Ok(changed) => changed,
         Err(behind) => {
             tracing::warn!(error = behind, "Makes no hosts");
-            plan.hold_back(&behind);
+            plan.hold_back(&makers, Reason::HostFailed, &behind);
             return Outcome { next: Some(Next::After(FIRST_RETRY)), ..Outcome::default() };
         }
-    }
+    };
+    plan.hold_back(&changed, Reason::RateLimited, text::DISCOVERY_CHANGED);
     let at = Instant::now();
     let orders = Orders::of(sight, plan, at);
     let (answers, looked) = carry_out(context, sight, orders, at).await;
@@ -86,8 +90,23 @@ pub async fn make(context: &Context, sight: &Sight, plan: &mut HostPlan) -> Outc
     }
     others.truncate(MOST_TOLD);
     // What was made changes what is to be said of others, and what was looked at can be made.
-    let next = (!is_done).then_some(Next::Now);
+    let next = match (is_done, changed.is_empty()) {
+        (false, _) => Some(Next::Now),
+        (true, false) => Some(Next::After(FIRST_RETRY)),
+        (true, true) => None,
+    };
     Outcome { others, next, ..Outcome::default() }
+}
+
+/// Whether what cannot be taken back is decided on what is so now: the watch on hosts tells of all, or it is said why not. Gives
+/// the discoveries that changed since, by their places.
+async fn is_as_seen(
+    context: &Context,
+    sight: &Sight,
+    makers: &BTreeSet<usize>,
+) -> Result<BTreeSet<usize>, String> {
+    context.tell(News::Watched(observe::watched(context, sight.watched).await?));
+    observe::changed(context, &sight.resources, makers).await.map_err(|error| error.to_string())
 }
 
 /// Makes hosts, and looks once more at machines that Ironic showed too long ago.

@@ -93,16 +93,20 @@ impl HostPlan {
         }
     }
 
-    /// Whether it makes hosts.
-    pub fn creates(&self) -> bool {
-        self.verdicts.iter().any(|it| matches!(it.step, Some(Step::Create { .. })))
+    /// The resources, by their places, that make hosts by it.
+    pub fn makers(&self) -> BTreeSet<usize> {
+        let creates = |it: &&Verdict| matches!(it.step, Some(Step::Create { .. }));
+        self.verdicts.iter().filter(creates).filter_map(|it| it.resource).collect()
     }
 
-    /// Makes no hosts after all, and says why of each that would be made.
-    pub fn hold_back(&mut self, why: &str) {
-        let creates = |it: &&mut Verdict| matches!(it.step, Some(Step::Create { .. }));
-        for verdict in self.verdicts.iter_mut().filter(creates) {
-            verdict.reason = Reason::HostFailed;
+    /// Makes no hosts of these resources after all, and says why of each that would be made.
+    pub fn hold_back(&mut self, of: &BTreeSet<usize>, reason: Reason, why: &str) {
+        let is_meant = |it: &&mut Verdict| {
+            let is_of = it.resource.is_some_and(|at| of.contains(&at));
+            is_of && matches!(it.step, Some(Step::Create { .. }))
+        };
+        for verdict in self.verdicts.iter_mut().filter(is_meant) {
+            verdict.reason = reason;
             verdict.note = Some(why.to_owned());
             verdict.step = None;
         }

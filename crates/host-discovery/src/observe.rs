@@ -3,12 +3,13 @@
 
 mod confirm;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
 use controller_kit::api_error::unless_gone;
 use controller_kit::engine::{self, Class as Urgency, asked};
+use futures_util::future::try_join_all;
 use ironic::{Class, Client, Detail, Error, Inventory, MAX_PAGE, NodeQuery, Pager, PortQuery};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -27,6 +28,7 @@ use crate::model::{Job, Looked, Unmarked};
 use crate::node_id::NodeId;
 use crate::nodes::{Look, Nodes};
 use crate::reason::Pass;
+use crate::resource::Resource;
 use crate::settings::HOSTS;
 use crate::sighting::Sighting;
 use crate::text;
@@ -452,6 +454,23 @@ pub async fn metadata(
     let it = ListParams::default().fields(&format!("metadata.name={name}"));
     let found = asked("read the metadata of a discovery", api.list_metadata(&it)).await?;
     Ok(found.items.into_iter().next().map(|it| it.metadata))
+}
+
+/// Which of these discoveries, by their places, are no longer as they were when it was decided. A watch that hangs or fails says
+/// nothing of itself: who suspends a discovery, withdraws an approval or deletes it would go on getting hosts.
+pub async fn changed(
+    context: &Context,
+    resources: &[Resource],
+    places: &BTreeSet<usize>,
+) -> Result<BTreeSet<usize>, engine::Error> {
+    let all = places.iter().filter_map(|at| Some((*at, resources.get(*at)?)));
+    let looks = all.map(async |(at, resource)| {
+        let (namespace, name) = (Some(resource.namespace.clone()), Some(resource.name.clone()));
+        let object = ObjectReference { namespace, name, ..ObjectReference::default() };
+        let now = metadata(context, &object).await?;
+        Ok((!now.is_some_and(|it| resource.is_still(&it))).then_some(at))
+    });
+    Ok(try_join_all(looks).await?.into_iter().flatten().collect())
 }
 
 /// When it was seen that the watch tells of all hosts: now, unless that is not long ago. A watch that hangs or fails says

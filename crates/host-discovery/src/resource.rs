@@ -30,6 +30,8 @@ pub struct Resource {
     pub namespace: String,
     /// Its name.
     pub name: String,
+    /// Tells it from a later one of the same name.
+    pub uid: Option<String>,
     /// The version that was read.
     pub version: Option<String>,
     /// The generation of its spec.
@@ -100,6 +102,7 @@ impl Resource {
         Self {
             namespace: metadata.namespace.clone().unwrap_or_default(),
             name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone(),
             version: metadata.resource_version.clone(),
             generation: metadata.generation,
             created: metadata.creation_timestamp.as_ref().map(|time| time.0),
@@ -113,6 +116,18 @@ impl Resource {
             mistakes,
             behind: None,
         }
+    }
+
+    /// Whether the object still says what was read, as far as that decides about hosts. Its status is written by us, and its
+    /// version changes with it.
+    pub fn is_still(&self, metadata: &ObjectMeta) -> bool {
+        let annotations = metadata.annotations.as_ref();
+        let labels = metadata.labels.as_ref();
+        metadata.uid == self.uid
+            && metadata.generation == self.generation
+            && metadata.deletion_timestamp.is_some() == self.deleting
+            && labels.and_then(|all| all.get(WATCH_FILTER)) == self.watch_filter.as_ref()
+            && approvals(annotations.and_then(|all| all.get(ferrite::APPROVE))).0 == self.approved
     }
 
     /// Whether it has as many hosts as it may have.
@@ -199,7 +214,37 @@ fn approvals(text: Option<&String>) -> (BTreeSet<NodeId>, Vec<String>) {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
     use super::*;
+
+    #[test]
+    fn a_discovery_is_decided_anew_when_a_person_changed_it_and_not_when_its_status_was_written() {
+        let spec = serde_json::json!({"resourceNameTemplate": {"hardwareDetails": "hostname"}});
+        let spec = serde_json::from_value(spec).unwrap();
+        let mut object = BareMetalHostDiscovery::new("racks", spec);
+        object.metadata.uid = Some("first".to_owned());
+        object.metadata.generation = Some(1);
+        let approved = NodeId::from(1).to_string();
+        object.metadata.annotations = Some([(ferrite::APPROVE.to_owned(), approved)].into());
+        let read = Resource::read(&object);
+        let still = |change: fn(&mut ObjectMeta)| {
+            let mut metadata = object.metadata.clone();
+            change(&mut metadata);
+            read.is_still(&metadata)
+        };
+        assert!(still(|it| it.resource_version = Some("9".to_owned())));
+        let changes: [fn(&mut ObjectMeta); 5] = [
+            |it| it.generation = Some(2),
+            |it| it.annotations = None,
+            |it| it.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH)),
+            |it| it.uid = Some("second".to_owned()),
+            |it| it.labels = Some([(WATCH_FILTER.to_owned(), "others".to_owned())].into()),
+        ];
+        for change in changes {
+            assert!(!still(change));
+        }
+    }
 
     #[test]
     fn an_approval_that_is_no_identifier_fits_into_an_event() {

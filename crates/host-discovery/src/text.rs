@@ -92,6 +92,9 @@ pub fn older_undecodable(metadata: &ObjectMeta) -> String {
 
 /// No host is made for now.
 pub const NONE_WITHOUT_IRONIC: &str = "no hosts are made while Ironic does not answer";
+/// The same of one discovery.
+pub const DISCOVERY_CHANGED: &str =
+    "no host is made of a discovery that was changed before it is decided by what it says now";
 /// An error of Ironic's that is not read.
 pub const ERROR_TOO_LONG: &str = "it is too long to be read";
 /// A conflict on a host that is not there.

@@ -9,7 +9,7 @@ use bench::faults::{At, Fault as ApiFault, Plan};
 use bench::ironic::Options;
 use bench::proxy::{Fault, Proxy};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, WatchParams};
+use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams, WatchParams};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
@@ -437,8 +437,8 @@ async fn a_second_host_that_a_person_makes_of_a_known_machine_is_told() {
     assert_eq!(site.names().await, ["m1"]);
 }
 
-/// Lets an account watch hosts, or list them only, and waits until the API server knows.
-async fn let_watch(site: &Site, user: &str, may: bool) {
+/// Lets an account watch objects of a kind, or list them only, and waits until the API server knows.
+async fn let_watch(site: &Site, user: &str, kind: &ApiResource, may: bool) {
     let (account, _) =
         user.strip_prefix("system:serviceaccount:").and_then(|it| it.split_once(':')).unwrap();
     let bindings: Api<ClusterRoleBinding> = Api::all(site.admin.clone());
@@ -451,7 +451,7 @@ async fn let_watch(site: &Site, user: &str, may: bool) {
         let role = &binding.role_ref.name;
         let mut granted = roles.get(role).await.unwrap().rules.unwrap_or_default();
         for rule in &mut granted {
-            if rule.resources.iter().flatten().any(|it| it == "baremetalhosts") {
+            if rule.resources.iter().flatten().any(|it| *it == kind.plural) {
                 rule.verbs.retain(|it| it != "watch");
                 rule.verbs.extend(may.then(|| "watch".to_owned()));
             }
@@ -460,10 +460,10 @@ async fn let_watch(site: &Site, user: &str, may: bool) {
         roles.patch(role, &PatchParams::default(), &patch).await.unwrap();
     }
     let client = kube::Client::try_from(site.account.clone()).unwrap();
-    let hosts: Api<DynamicObject> = Api::all_with(client, &bmo::hosts());
+    let objects: Api<DynamicObject> = Api::all_with(client, kind);
     let deadline = Instant::now() + super::PATIENCE;
-    while hosts.watch(&WatchParams::default(), "0").await.is_ok() != may {
-        assert!(Instant::now() < deadline, "{user} may watch hosts, or may not");
+    while objects.watch(&WatchParams::default(), "0").await.is_ok() != may {
+        assert!(Instant::now() < deadline, "{user} may watch {}, or may not", kind.plural);
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
@@ -474,7 +474,7 @@ async fn no_host_is_made_while_the_watch_does_not_tell_of_all() {
     let (account, user) = in_process::account(site.plane, "host-discovery", &site.namespace).await;
     let site = Site { account, ..site };
     site.discovery("racks", json!({})).await;
-    let_watch(&site, &user, false).await;
+    let_watch(&site, &user, &bmo::hosts(), false).await;
     let running = site.start(quick());
     // Then the first list is complete, and nothing is told after it.
     let refused = || {
@@ -499,8 +499,38 @@ async fn no_host_is_made_while_the_watch_does_not_tell_of_all() {
     let seen = site.wait("racks", "told", |it| condition(it, "Ready").1 == "HostsFailed").await;
     assert!(condition(&seen, "Ready").2.contains("the watch told of"), "{seen:#}");
     site.settle().await;
-    let_watch(&site, &user, true).await;
+    let_watch(&site, &user, &bmo::hosts(), true).await;
     site.wait("racks", "counted", |it| it["status"]["counts"]["known"] == 1).await;
     site.wait("racks", "well", |it| condition(it, "Ready").0 == "True").await;
     assert!(!site.names().await.contains(&"m1".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_discovery_that_is_suspended_makes_no_host_though_its_watch_tells_nothing() {
+    let site = Site::new("unheard").await;
+    let (account, user) = in_process::account(site.plane, "host-discovery", &site.namespace).await;
+    let site = Site { account, ..site };
+    let kind = super::discoveries();
+    site.discovery("racks", json!({})).await;
+    let_watch(&site, &user, &kind, false).await;
+    let running = site.start(quick());
+    let refused = || {
+        running.handle.calls().iter().any(|it| {
+            it.path.ends_with("/baremetalhostdiscoveries")
+                && it.status == Some(StatusCode::FORBIDDEN)
+        })
+    };
+    let deadline = Instant::now() + super::PATIENCE;
+    while !refused() {
+        assert!(Instant::now() < deadline, "{:#?}", running.handle.calls());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    site.wait("racks", "looked at", |it| condition(it, "Ready").0 == "True").await;
+    site.patch("racks", json!({ "spec": { "suspend": true } })).await;
+    let node = site.boot(&site.agent(1)).await;
+    site.settle().await;
+    assert_eq!(site.names().await, Vec::<String>::new());
+    let_watch(&site, &user, &kind, true).await;
+    site.listed("racks", "pending", &node, "Suspended").await;
+    assert_eq!(site.names().await, Vec::<String>::new());
 }
