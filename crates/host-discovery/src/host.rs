@@ -51,7 +51,7 @@ pub fn new_host(
     };
     let mut object = BareMetalHost::new(&resource.namespace, name, spec);
     object.metadata.labels = Some(host_labels(resource, facts));
-    object.metadata.annotations = Some(annotations(node, &details.text));
+    object.metadata.annotations = Some(annotations(node, facts, &details.text));
     NewHost { object, cut: details.cut }
 }
 
@@ -61,7 +61,7 @@ pub fn new_host(
 ///
 /// The operator's webhook refuses a host with a field in them that it does not know, so there is none
 /// that came to its schema late: what is absent is zero.
-fn annotations(node: NodeId, details: &str) -> BTreeMap<String, String> {
+fn annotations(node: NodeId, facts: &Facts, details: &str) -> BTreeMap<String, String> {
     let status = json!({
         "operationalStatus": "discovered",
         "errorMessage": "",
@@ -80,7 +80,8 @@ fn annotations(node: NodeId, details: &str) -> BTreeMap<String, String> {
         (metal3::STATUS, status),
         (ferrite::NODE_ID, node.to_string()),
     ];
-    pairs.map(|(key, value)| (key.to_owned(), value)).into()
+    let bmc = facts.bmc_text().map(|addresses| (ferrite::BMC_ADDRESS, addresses));
+    pairs.into_iter().chain(bmc).map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 /// The machine's word never overrides the administrator's, and neither overrides ours.

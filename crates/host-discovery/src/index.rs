@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use api_types::metal3::BareMetalHost;
 use api_types::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
 
 use crate::driver::ip_of;
 use crate::inventory::{Facts, Port};
@@ -69,6 +70,15 @@ enum Mark {
     Node(NodeId),
     /// Its management controller.
     Bmc(IpAddr),
+    /// The same, where nobody but the machine says it.
+    SaidBmc(IpAddr),
+}
+
+impl Mark {
+    /// Whether two hosts that have it are one machine.
+    fn is_proof(self) -> bool {
+        matches!(self, Self::BootMac(_) | Self::Node(_))
+    }
 }
 
 /// A host, as far as it identifies a machine.
@@ -83,6 +93,13 @@ struct Entry {
 }
 
 impl Entry {
+    /// Whether it is not the machine that `has` these addresses: it was inspected, boots by an address of its own, and has none
+    /// of them.
+    fn is_another(&self, has: impl Fn(Mac) -> bool) -> bool {
+        let is_known = self.is.inspected && boot_mac(&self.is.marks).is_some();
+        is_known && !self.is.nics.iter().any(|nic| has(*nic))
+    }
+
     fn known(&self) -> Known {
         Known {
             host: self.key.clone(),
@@ -108,6 +125,8 @@ struct Identity {
     made_for: Option<NodeId>,
     /// Whether it is being deleted.
     leaves: bool,
+    /// When it was registered.
+    created: Option<Timestamp>,
 }
 
 impl Identity {
@@ -115,7 +134,7 @@ impl Identity {
     fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.marks.iter().filter_map(|mark| match mark {
             Mark::Node(node) => Some(*node),
-            Mark::BootMac(_) | Mark::Bmc(_) => None,
+            Mark::BootMac(_) | Mark::Bmc(_) | Mark::SaidBmc(_) => None,
         })
     }
 
@@ -131,7 +150,7 @@ impl Identity {
 fn boot_mac(marks: &[Mark]) -> Option<Mac> {
     marks.iter().find_map(|mark| match mark {
         Mark::BootMac(mac) => Some(*mac),
-        Mark::Node(_) | Mark::Bmc(_) => None,
+        Mark::Node(_) | Mark::Bmc(_) | Mark::SaidBmc(_) => None,
     })
 }
 
@@ -336,7 +355,7 @@ impl Index {
     }
 
     /// The hosts that a machine is, ten at most, in the order of their names: by its identifier, by its name in
-    /// Ironic, or by an address.
+    /// Ironic, by an address, or by its BMC where the host was registered after the machine's own.
     ///
     /// An address by which one of both boots is compared with all of the other's. Two others say nothing where both boot by
     /// addresses of their own: they may be the same in many machines, or stand on a card that was moved. Nor does an interface
@@ -368,7 +387,9 @@ impl Index {
         let by_name =
             node_name.and_then(HostKey::of_node_name).and_then(|key| self.by_key.get(&key));
         let ids = marks.flat_map(|mark| self.by_mark.some(mark));
-        let found = self.in_order(ids.chain(of_nics).chain(by_name.copied()));
+        let own = self.by_mark.some(Mark::Node(node)).filter_map(|id| self.hosts.get(&id));
+        let of_bmc = own.flat_map(|host| self.registered_later(host));
+        let found = self.in_order(ids.chain(of_nics).chain(by_name.copied()).chain(of_bmc));
         found.into_iter().take(MOST_TOLD).map(Entry::known).collect()
     }
 
@@ -379,8 +400,25 @@ impl Index {
         found.into_iter().take(MOST_TOLD).map(|it| it.key.clone()).collect()
     }
 
+    /// Hosts with the management controller that the machine of this one named when it was discovered. An administrator may
+    /// register it by that, without an address of an interface. One that was there before did not keep the machine from
+    /// becoming a host: it is another one, or a person said so.
+    fn registered_later<'a>(&'a self, host: &'a Entry) -> impl Iterator<Item = u32> + 'a {
+        let said = host.is.marks.iter().filter_map(|mark| match mark {
+            Mark::SaidBmc(ip) => Some(*ip),
+            _ => None,
+        });
+        let holders = said.flat_map(|ip| self.by_mark.some(Mark::Bmc(ip)));
+        holders.filter(move |id| {
+            self.hosts.get(id).is_some_and(|other| {
+                let is_later = host.is.created.is_some() && other.is.created > host.is.created;
+                is_later && !other.is_another(|mac| host.is.nics.contains(&mac))
+            })
+        })
+    }
+
     /// Other hosts that claim to be the same machine as this one: an address that one of them boots from is the other's,
-    /// or both have one identifier. Of many that share an address as many as are told; the others that boot from it heard of
+    /// both have one identifier, or one was registered by the BMC that the other's machine named before. Of many that share an address as many as are told; the others that boot from it heard of
     /// each other before.
     pub fn rivals(&self, host: &HostKey) -> Vec<HostKey> {
         let Some((id, entry)) =
@@ -388,13 +426,21 @@ impl Index {
         else {
             return Vec::new();
         };
-        let marks = entry.is.marks.iter().filter(|it| !matches!(it, Mark::Bmc(_)));
+        let said = entry.is.marks.iter().filter_map(|mark| match mark {
+            Mark::Bmc(ip) => Some(Mark::SaidBmc(*ip)),
+            _ => None,
+        });
+        let named = said.flat_map(|mark| self.by_mark.some(mark)).filter(|it| {
+            self.hosts.get(it).is_some_and(|it| self.registered_later(it).any(|it| it == id))
+        });
+        let marks = entry.is.marks.iter().filter(|it| it.is_proof());
         let of_marks = marks.flat_map(|mark| self.by_mark.some(*mark));
         let boots = boot_mac(&entry.is.marks);
         let of_boots = boots.iter().flat_map(|mac| self.by_nic.some(*mac));
         let claimed = entry.is.nics.iter().map(|mac| Mark::BootMac(*mac));
         let of_nics = claimed.flat_map(|mark| self.by_mark.some(mark));
-        let ids = of_marks.chain(of_boots).chain(of_nics).filter(|it| *it != id);
+        let of_bmc = self.registered_later(entry).chain(named);
+        let ids = of_marks.chain(of_boots).chain(of_nics).chain(of_bmc).filter(|it| *it != id);
         self.in_order(ids).into_iter().map(|entry| entry.key.clone()).collect()
     }
 
@@ -403,7 +449,7 @@ impl Index {
     pub fn are_one(&self, one: &HostKey, other: &HostKey, shows: impl Fn(NodeId) -> bool) -> bool {
         let entry = |host| self.by_key.get(host).and_then(|id| self.hosts.get(id));
         let (Some(one), Some(other)) = (entry(one), entry(other)) else { return false };
-        let shares = |mark: &Mark| !matches!(mark, Mark::Bmc(_)) && other.is.marks.contains(mark);
+        let shares = |mark: &Mark| mark.is_proof() && other.is.marks.contains(mark);
         if one.is.marks.iter().any(shares) {
             return true;
         }
@@ -425,13 +471,9 @@ impl Index {
     /// A host whose management controller has this address, which may be the machine that `has` its addresses. One that was
     /// inspected, boots by an address of its own and has none of the machine's is another machine in the same place.
     pub fn with_bmc(&self, bmc: IpAddr, has: impl Fn(Mac) -> bool) -> Option<&HostKey> {
-        let is_another = |entry: &&Entry| {
-            let is_known = entry.is.inspected && boot_mac(&entry.is.marks).is_some();
-            is_known && !entry.is.nics.iter().any(|nic| has(*nic))
-        };
         let holders = self.by_mark.of(Mark::Bmc(bmc.to_canonical()));
         let hosts = holders.filter_map(|id| self.hosts.get(&id));
-        hosts.filter(|it| !is_another(it)).map(|entry| &entry.key).min()
+        hosts.filter(|it| !it.is_another(&has)).map(|entry| &entry.key).min()
     }
 
     fn next_id(&mut self) -> u32 {
@@ -498,9 +540,13 @@ impl Identity {
         let nics = found.chain(waiting_macs).filter_map(Mac::parse_usable);
         let bmc = host.spec.bmc.as_ref().and_then(|bmc| ip_of(&bmc.address)).map(Mark::Bmc);
 
+        let said = host.annotation(names::ferrite::BMC_ADDRESS).unwrap_or_default();
+        let said = said.split(',').filter_map(|it| it.parse::<IpAddr>().ok());
+        let said = said.map(|ip| Mark::SaidBmc(ip.to_canonical()));
+
         let boot_mark = boot.map(Mark::BootMac);
         let mut marks: Vec<_> =
-            boot_mark.into_iter().chain(ids.map(Mark::Node)).chain(bmc).collect();
+            boot_mark.into_iter().chain(ids.map(Mark::Node)).chain(bmc).chain(said).collect();
         marks.sort_unstable();
         marks.dedup();
         let mut nics: Vec<_> = nics.collect();
@@ -511,6 +557,7 @@ impl Identity {
         let made_by = host.label(names::ferrite::DISCOVERED_BY).map(Into::into);
         let leaves = host.metadata.deletion_timestamp.is_some();
         let (marks, nics) = (marks.into(), nics.into());
-        Self { marks, nics, inspected, made_by, made_for, leaves }
+        let created = host.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        Self { marks, nics, inspected, made_by, made_for, leaves, created }
     }
 }

@@ -99,6 +99,12 @@ impl Facts {
         texts + size_of_val(&self.macs[..]) + addresses
     }
 
+    /// Addresses of its management controller as text, if it has one.
+    pub fn bmc_text(&self) -> Option<String> {
+        let all: Vec<String> = self.bmc.iter().map(ToString::to_string).collect();
+        (!all.is_empty()).then(|| all.join(","))
+    }
+
     /// A detail as text, for a name.
     pub fn detail(&self, detail: HardwareDetail, node: NodeId) -> Option<String> {
         match detail {

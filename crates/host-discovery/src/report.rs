@@ -5,6 +5,7 @@ use controller_kit::engine::Reason as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
+use crate::inventory::Facts;
 use crate::machine::Machine;
 use crate::model::{HostPlan, Report, Verdict};
 use crate::reason::{Sort, word};
@@ -113,6 +114,7 @@ fn entry(verdict: &Verdict, machine: &Machine) -> ListedHost {
     ListedHost {
         proposed_name: verdict.name.as_ref().or(wanted).cloned(),
         macs: macs.iter().map(ToString::to_string).collect(),
+        bmc_address: facts.and_then(Facts::bmc_text),
         manufacturer: facts.and_then(|it| it.manufacturer.as_deref()).map(str::to_owned),
         product: facts.and_then(|it| it.product.as_deref()).map(str::to_owned),
         reason: Some(match told(verdict) {

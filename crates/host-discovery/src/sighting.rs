@@ -33,6 +33,7 @@ struct ReadMetadata {
     namespace: Option<String>,
     uid: Option<String>,
     resource_version: Option<String>,
+    creation_timestamp: Option<String>,
     deletion_timestamp: Option<Time>,
     labels: Option<BTreeMap<String, String>>,
     annotations: Option<BTreeMap<String, String>>,
@@ -82,12 +83,14 @@ impl From<Read> for Sighting {
         let nics = hardware.and_then(|hardware| hardware.nics).unwrap_or_default();
         let nics = nics.into_iter().map(|nic| Nic { mac: nic.mac, ..Nic::default() }).collect();
         let id = provisioning.and_then(|it| it.id).unwrap_or_default();
+        let created = metadata.creation_timestamp.and_then(|text| text.parse().ok());
         Self(BareMetalHost {
             metadata: ObjectMeta {
                 name: metadata.name,
                 namespace: metadata.namespace,
                 uid: metadata.uid,
                 resource_version: metadata.resource_version,
+                creation_timestamp: created.map(Time),
                 deletion_timestamp: metadata.deletion_timestamp,
                 labels: metadata.labels,
                 annotations: metadata.annotations,

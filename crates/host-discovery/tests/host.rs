@@ -234,6 +234,20 @@ fn a_new_host_has_no_field_that_a_release_of_the_operator_does_not_know() {
 }
 
 #[test]
+fn a_new_host_bears_the_address_of_its_bmc_as_the_machine_says_it() {
+    let said = |address: &str| {
+        let mut inventory = inventory();
+        inventory.machine.bmc_address = Some(address.to_owned());
+        inventory.machine.bmc_v6address = Some("2001:db8::7/64".to_owned());
+        let host = made(&json!({}), &inventory);
+        assert!(host.spec.bmc.is_none(), "no credentials are ever sent there");
+        host.annotation("ferrite.metal3.io/bmc-address").map(str::to_owned)
+    };
+    assert_eq!(said("192.0.2.7").as_deref(), Some("192.0.2.7,2001:db8::7"));
+    assert_eq!(said("0.0.0.0").as_deref(), Some("2001:db8::7"));
+}
+
+#[test]
 fn a_new_host_has_no_credentials_and_its_power_is_left_alone() {
     let host = made(&json!({}), &inventory());
     assert!(host.spec.bmc.is_none() && !host.power_operations_supported());

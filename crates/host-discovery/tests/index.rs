@@ -296,6 +296,53 @@ fn behind_a_management_controller_a_host_that_is_known_to_be_another_machine_is_
     assert!(told(&json!({"spec": {"bmc": bmc}, "status": nics}), 9));
 }
 
+/// The normal way of a site that registers Redfish hosts: by their BMC alone.
+#[test]
+fn a_host_that_is_registered_later_by_the_bmc_that_a_discovered_machine_named_is_told() {
+    let at = |minute: u8| format!("2026-01-01T00:{minute:02}:00Z");
+    let mine = json!({
+        "metadata": {
+            "creationTimestamp": at(5),
+            "annotations": {
+                "ferrite.metal3.io/node-id": NODE,
+                "ferrite.metal3.io/bmc-address": "192.0.2.7,2001:db8::7",
+            },
+        },
+        "spec": {"bootMACAddress": numbered(1)},
+    });
+    let bmc = |address: &str| json!({"address": address, "credentialsName": "s"});
+    let by_bmc = |minute, address: &str| {
+        let spec = json!({"bmc": bmc(address)});
+        json!({"metadata": {"creationTimestamp": at(minute)}, "spec": spec})
+    };
+    let told = |body: &Value| {
+        let mut index = index(&[host("a", "discovered", &mine)]);
+        let (_, rivals) = index.take(&host("a", "typed", body));
+        let known = index.known(node(), None, &[], None, |_| false);
+        assert_eq!(rivals.len() + 1, known.len(), "{body}");
+        let keys = ["discovered", "typed"].map(|name| HostKey::new("a", name));
+        assert!(!index.are_one(&keys[0], &keys[1], |_| false), "nobody but the machine says it");
+        rivals.len() == 1
+    };
+    assert!(told(&by_bmc(6, "redfish://192.0.2.7/redfish/v1/Systems/1")));
+    assert!(told(&by_bmc(6, "redfish-virtualmedia://[2001:db8::7]/redfish/v1/Systems/1")));
+    // Another BMC, and a host that was there before: that is another machine, or a person said so.
+    assert!(!told(&by_bmc(6, "redfish://192.0.2.8/redfish/v1/Systems/1")));
+    assert!(!told(&by_bmc(4, "redfish://192.0.2.7/redfish/v1/Systems/1")));
+    // An inspection showed that it is another machine in the same place.
+    let mut another = by_bmc(6, "redfish://192.0.2.7/redfish/v1/Systems/1");
+    another["spec"]["bootMACAddress"] = json!(numbered(8));
+    another["status"] = json!({"hardware": {"nics": [{"mac": numbered(8)}]}});
+    assert!(!told(&another));
+    // Two discovered machines that name one BMC are two hosts.
+    let mut said = mine.clone();
+    said["metadata"]["creationTimestamp"] = json!(at(6));
+    said["metadata"]["annotations"]["ferrite.metal3.io/node-id"] =
+        json!(NodeId::from(2).to_string());
+    said["spec"]["bootMACAddress"] = json!(numbered(2));
+    assert!(!told(&said));
+}
+
 #[test]
 fn an_interface_that_is_shared_makes_two_machines_one_only_where_one_of_them_boots_by_it() {
     let nics = json!({"hardware": {"nics": [{"mac": numbered(1)}, {"mac": numbered(7)}]}});

@@ -78,6 +78,7 @@ fn every_machine_that_is_no_host_is_listed_with_what_a_person_needs_to_judge_it(
     );
     assert_eq!(written["failures"][0]["reason"], "InspectionFailed: agent: no disk");
     assert_eq!(written["conflicts"][0]["reason"], "BmcOfAnotherHost: metal/typed");
+    assert_eq!(written["conflicts"][0]["bmcAddress"], "192.0.2.1");
 }
 
 /// What the status tells of one machine.

@@ -350,6 +350,9 @@ pub struct ListedHost {
     #[serde(rename = "macs", default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub macs: Vec<String>,
+    /// IP addresses of its BMC, as it says them itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bmc_address: Option<String>,
     /// Manufacturer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manufacturer: Option<String>,

@@ -26,6 +26,11 @@ pub const DISCOVERED_BY: &str = "ferrite.metal3.io/discovered-by";
 /// identifier into the status.
 pub const NODE_ID: &str = "ferrite.metal3.io/node-id";
 
+/// Annotation on a host: IP addresses of its BMC, with commas between them, as the machine itself said them when it was
+/// discovered. Anybody on the provisioning network can say any: no credentials are sent there because of it. Written by
+/// `host-discovery` when it makes the host, and compared by it with the BMCs of hosts that are registered later.
+pub const BMC_ADDRESS: &str = "ferrite.metal3.io/bmc-address";
+
 /// Annotation on a host: the last remediation cycles, as bounded JSON that outlives the request.
 /// Written by `remediation`, read by people.
 pub const REMEDIATION_HISTORY: &str = "ferrite.metal3.io/remediation-history";
