@@ -13,7 +13,18 @@ use crate::text;
 use crate::waits::{IN_USE_AFTER, IRONIC_RETRY, IRONIC_RETRY_MAX};
 
 /// What a change of the driver depends on.
-const WORK_FIELDS: Detail = Detail::Fields(&["uuid", "driver", "provision_state"]);
+const WORK_FIELDS: Detail = Detail::Fields(&[
+    "uuid",
+    "driver",
+    "provision_state",
+    "bios_interface",
+    "boot_interface",
+    "firmware_interface",
+    "management_interface",
+    "power_interface",
+    "raid_interface",
+    "vendor_interface",
+]);
 
 /// How the node is; nothing where it is gone. An error is what was said by who did not answer.
 pub async fn observe(
@@ -29,14 +40,18 @@ pub async fn observe(
         Err(error) if error.class() == Class::NotFound => return Ok(None),
         answer => answer.map_err(failed)?,
     };
+    let kinds = drivers_of(&adoption.address).iter().flat_map(|it| it.interfaces());
+    let shown = kinds.map(|(kind, _)| (kind, node.interface(kind).unwrap_or_default().to_owned()));
     let mut fitting = Fitting {
         adoption,
+        interfaces: shown.collect(),
+        adopts: context.policy.adopt_driver,
         driver: node.driver.unwrap_or_default(),
         state: node.provision_state.unwrap_or_default(),
         offered: Vec::new(),
         asks: false,
     };
-    if fitting.fits() || !fitting.is_at_rest() {
+    if fitting.fits() || !fitting.adopts || !fitting.is_at_rest() {
         return Ok(Some(fitting));
     }
     let drivers = context.ironic.drivers().await.map_err(failed)?;
@@ -60,6 +75,11 @@ pub fn decide(fitting: &Fitting, turn: Turn, now: Now) -> Decision<Write, Pass> 
         let event = Event { hourly: Some(0), ..Event::new(true, reason.as_str(), "Adopt", &text) };
         Decision { next, events: vec![event], ..Decision::rest(reason) }
     };
+    if !fitting.adopts {
+        let (has, wanted) = (&fitting.interfaces, fitting.wanted());
+        let text = text::driver_differs(adoption.node, driver, has, wanted);
+        return waits(Pass::DriverDiffers, text);
+    }
     if !fitting.is_at_rest() {
         // On its way from one state to the next; in use it stays as it is until it is free.
         if waited < IN_USE_AFTER {
@@ -69,7 +89,7 @@ pub fn decide(fitting: &Fitting, turn: Turn, now: Now) -> Decision<Write, Pass> 
     }
     let Some(chosen) = fitting.chosen() else {
         // Somebody may enable it.
-        let text = text::no_driver(adoption.node, driver, drivers_of(&adoption.address));
+        let text = text::no_driver(adoption.node, driver, fitting.wanted());
         return waits(Pass::DriverNotEnabled, text);
     };
     if !fitting.asks {
@@ -78,7 +98,7 @@ pub fn decide(fitting: &Fitting, turn: Turn, now: Now) -> Decision<Write, Pass> 
     if let Some(decision) = turn.left_alone(now) {
         return decision;
     }
-    Decision::write(Pass::DriverAdopted, Write::Driver(chosen.to_owned(), driver.clone()))
+    Decision::write(Pass::DriverAdopted, Write::Driver(chosen, driver.clone()))
 }
 
 #[cfg(test)]
@@ -93,19 +113,21 @@ mod tests {
 
     fn fitting(driver: &str, state: &str) -> Fitting {
         let adoption = Adoption { node: NodeId::from(1), address: ADDRESS.to_owned() };
+        let own = drivers_of(ADDRESS)[0].interfaces();
+        let interfaces = own.map(|(kind, name)| (kind, name.to_owned())).collect();
         let (driver, state) = (driver.to_owned(), state.to_owned());
         let offered = vec!["ipmi".to_owned(), "redfish".to_owned()];
-        Fitting { adoption, driver, state, offered, asks: true }
+        Fitting { adoption, driver, interfaces, adopts: true, state, offered, asks: true }
     }
 
     /// What is decided of a node that has waited for so many seconds: why, the new driver, and what is told.
-    fn decided(fitting: &Fitting, seconds: u64) -> (Pass, Option<String>, usize, Next) {
+    fn decided(fitting: &Fitting, seconds: u64) -> (Pass, Option<&'static str>, usize, Next) {
         let now = Now::read();
         let since = now.moment.checked_sub(Duration::from_secs(seconds)).unwrap();
         let turn = Turn { since, refused: None };
         let decision = decide(fitting, turn, now);
         let driver = decision.writes.into_iter().find_map(|write| match write {
-            Write::Driver(driver, _) => Some(driver),
+            Write::Driver(chosen, _) => Some(chosen.driver),
             _ => None,
         });
         (decision.reason, driver, decision.events.len(), decision.next)
@@ -116,10 +138,43 @@ mod tests {
         for state in AT_REST {
             let (reason, driver, told, _) = decided(&fitting("fake-hardware", state), 0);
             assert_eq!((reason, told), (Pass::DriverAdopted, 0), "{state}");
-            assert_eq!(driver.as_deref(), Some("redfish"), "{state}");
+            assert_eq!(driver, Some("redfish"), "{state}");
         }
         let fits = decided(&fitting("redfish", "active"), 0);
         assert_eq!(fits, (Pass::DriverAdopted, None, 0, Next::OnChange));
+    }
+
+    /// Ironic's defaults of a driver boot by PXE: the kind of the address would be ignored in silence.
+    #[test]
+    fn a_node_with_the_right_driver_and_other_interfaces_gets_those_of_its_bmc() {
+        let mut other = fitting("redfish", "manageable");
+        other.adoption.address = "redfish-virtualmedia://192.0.2.1/x".to_owned();
+        let (reason, driver, ..) = decided(&other, 0);
+        assert_eq!((reason, driver), (Pass::DriverAdopted, Some("redfish")));
+        other.interfaces.insert("boot", "redfish-virtual-media".to_owned());
+        assert_eq!(decided(&other, 0), (Pass::DriverAdopted, None, 0, Next::OnChange));
+        // As the operator sets it for volumes of software.
+        other.interfaces.insert("raid", "agent".to_owned());
+        assert_eq!(decided(&other, 0), (Pass::DriverAdopted, None, 0, Next::OnChange));
+    }
+
+    #[test]
+    fn without_the_right_to_change_it_a_person_is_told_what_differs() {
+        for (driver, state) in [("fake-hardware", "enroll"), ("fake-hardware", "active")] {
+            let may_not = Fitting { adopts: false, ..fitting(driver, state) };
+            let (reason, driver, told, next) = decided(&may_not, 0);
+            assert_eq!((reason, driver, told), (Pass::DriverDiffers, None, 1));
+            assert_eq!(next, Next::After(IRONIC_RETRY));
+        }
+        let mut other = Fitting { adopts: false, ..fitting("redfish", "active") };
+        assert_eq!(decided(&other, 0).2, 0, "it fits");
+        other.interfaces.insert("boot", "redfish-virtual-media".to_owned());
+        assert_eq!(decided(&other, 0).0, Pass::DriverDiffers);
+        let (node, wanted) = (other.adoption.node, other.wanted());
+        let text = text::driver_differs(node, &other.driver, &other.interfaces, wanted);
+        for part in ["redfish (boot redfish-virtual-media,", "redfish (boot ipxe,"] {
+            assert!(text.contains(part), "{text}");
+        }
     }
 
     #[test]

@@ -145,11 +145,9 @@ async fn follow(context: &Context, hosts: impl Stream<Item = Told<Sighting>>) {
                 for host in rivals {
                     context.tell(News::Less(host));
                 }
-                if context.policy.adopt_driver {
-                    let namespace = host.namespace().unwrap_or_default();
-                    let key = HostKey::new(&namespace, &host.name_any());
-                    wants_driver(context, key, Adoption::of(&host));
-                }
+                let namespace = host.namespace().unwrap_or_default();
+                let key = HostKey::new(&namespace, &host.name_any());
+                wants_driver(context, key, Adoption::of(&host));
                 change
             }
             Told::Undecodable(metadata) => {
@@ -361,11 +359,11 @@ impl Controller for Rules {
             },
             (_, Seen::Driver(fitting, _), Write::Driver(chosen, before)) => {
                 let node = fitting.adoption.node;
-                match write::set_driver(&self.context, node, &chosen).await {
+                match write::set_driver(&self.context, node, chosen, &before).await {
                     Ok(()) => {
                         self.context.metrics.adopted.inc();
-                        tracing::info!(node.id = %node, object.key = ?key, driver = chosen, "Gave a node the driver of its host's BMC");
-                        let text = text::driver_adopted(node, &chosen, &before);
+                        tracing::info!(node.id = %node, object.key = ?key, driver = chosen.driver, "Gave a node the driver of its host's BMC");
+                        let text = text::driver_adopted(node, chosen, &before);
                         let reason = Pass::DriverAdopted.as_str();
                         let events = vec![Event::new(false, reason, "Adopt", &text)];
                         Ok(Outcome { events, ..Outcome::default() })
@@ -436,7 +434,7 @@ impl Context {
     /// Tells each discovery what its status is to say.
     fn publish(&self, sight: &Sight, plan: &HostPlan) {
         let nodes = &sight.nodes;
-        let (known, strays) = (nodes.known_after(plan), Strays::of(plan, nodes));
+        let (known, strays) = (nodes.known_after(plan), Strays::of(plan, nodes.registered()));
         let version = self.ironic.offered().map(|it| it.to_string());
         let mut counts = Vec::new();
         let mut all = BTreeMap::new();
@@ -446,7 +444,7 @@ impl Context {
             }
             let made = self.index.with(|index| resource.made(index));
             let report = report(at, plan, nodes.machines(), known, made);
-            let mut troubles = Troubles::of(at, plan, nodes);
+            let mut troubles = Troubles::of(at, plan, nodes.left_out(), strays);
             troubles.strays = troubles.strays.filter(|_| sight.caught_up);
             let approvals = plan.approvals.iter().find(|it| it.resource == at);
             counts.push(report.counts.clone());

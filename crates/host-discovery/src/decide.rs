@@ -88,7 +88,7 @@ impl<'a> Taken<'a> {
 
         // It is somebody's already.
         let known =
-            hosts.known(machine.node, name, &machine.ports, facts, |it| self.seen.nodes.has(it));
+            hosts.known(machine.node, name, &machine.ports, facts, |it| self.seen.nodes.shows(it));
         if let Some(mut verdict) = settled(machine, &known) {
             if verdict.reason == Reason::KnownTwice {
                 verdict.doubtful = self.only_its_word(&known);
@@ -312,7 +312,7 @@ impl<'a> Taken<'a> {
     /// Whether some of the hosts that a machine is have nothing in common but what the machine says of itself: it may be one
     /// of them, or a stranger who names the addresses of both.
     fn only_its_word(&self, known: &[Known]) -> bool {
-        let shows = |node| self.seen.nodes.has(node);
+        let shows = |node| self.seen.nodes.shows(node);
         let are_one = |a: &Known, b: &Known| self.seen.hosts.are_one(&a.host, &b.host, shows);
         let pairs =
             known.iter().enumerate().flat_map(|(at, a)| known[..at].iter().map(move |b| (a, b)));

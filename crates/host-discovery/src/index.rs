@@ -418,8 +418,8 @@ impl Index {
     }
 
     /// Other hosts that claim to be the same machine as this one: an address that one of them boots from is the other's,
-    /// both have one identifier, or one was registered by the BMC that the other's machine named before. Of many that share an address as many as are told; the others that boot from it heard of
-    /// each other before.
+    /// both have one identifier, or one was registered by the BMC that the other's machine named before. Of many that share an
+    /// address as many as are told; the others that boot from it heard of each other before.
     pub fn rivals(&self, host: &HostKey) -> Vec<HostKey> {
         let Some((id, entry)) =
             self.by_key.get(host).and_then(|id| Some((*id, self.hosts.get(id)?)))

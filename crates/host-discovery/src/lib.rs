@@ -6,10 +6,12 @@
 //! * Watches: `BareMetalHostDiscovery`s where `--namespaces` says; the `BareMetalHost`s of all namespaces, of which only
 //!   what identifies a machine is kept. Ironic's list of nodes, polled.
 //! * Reads live: of nodes that nobody registered, the ports and the inventory, each once. Before hosts are made, how many
-//!   there are, whether their discoveries are as they were decided upon, and once the CRD of the hosts; before one is made, the host of its machine's other name. Before a node's
-//!   driver is changed, its host once more. Of discoveries that cannot be decoded, the metadata.
+//!   there are, whether their discoveries are as they were decided upon, and once the CRD of the hosts; before one is made,
+//!   the host of its machine's other name. Before a node's driver is changed, its host once more. Of discoveries that cannot
+//!   be decoded, the metadata.
 //! * Writes: new `BareMetalHost`s in the namespace of their resource; the resource's status and its annotation of
-//!   approvals. In Ironic a mark on each node that had a host, and with `--adopt-driver` a node's driver. Events.
+//!   approvals. In Ironic a mark on each node that had a host, and with `--adopt-driver` a node's driver and interfaces.
+//!   Events.
 //! * Never: changes or deletes a host, makes a second host of a machine, or makes one of a machine that somebody
 //!   registered.
 //! * Trusts nothing that comes out of an inventory: anybody on the provisioning network can post one.

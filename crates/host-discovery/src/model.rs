@@ -14,14 +14,13 @@ use ironic::Class;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::driver::drivers_of;
+use crate::driver::{NodeDriver, drivers_of};
 use crate::index::{HostKey, Index};
 use crate::inventory::Ports;
 use crate::mac::Mac;
-use crate::machine::Machine;
+use crate::machine::{Machine, Shown};
 use crate::naming::Named;
 use crate::node_id::NodeId;
-use crate::nodes::Nodes;
 use crate::reason::{Pass, Reason};
 use crate::refusals::{Cause, Refusal};
 use crate::resource::Resource;
@@ -59,7 +58,7 @@ pub struct Observed<'a> {
     /// Every discovery.
     pub resources: &'a [Resource],
     /// Every node that Ironic shows.
-    pub nodes: &'a Nodes,
+    pub nodes: &'a dyn Shown,
     /// Every host.
     pub hosts: &'a Index,
     /// Machines whose host could not be made.
@@ -241,6 +240,10 @@ pub struct Fitting {
     pub adoption: Adoption,
     /// Its driver now.
     pub driver: String,
+    /// Its interfaces now, by their kinds.
+    pub interfaces: BTreeMap<&'static str, String>,
+    /// Whether it may be given others.
+    pub adopts: bool,
     /// Its state.
     pub state: String,
     /// The drivers that are enabled in Ironic, where that matters.
@@ -251,9 +254,18 @@ pub struct Fitting {
 }
 
 impl Fitting {
-    /// Whether the node has a driver for the BMC.
+    /// Drivers that can speak to the BMC, best first.
+    pub fn wanted(&self) -> &'static [NodeDriver] {
+        drivers_of(&self.adoption.address)
+    }
+
+    /// Whether the node has a driver for the BMC, with the interfaces that the operator would have given it.
     pub fn fits(&self) -> bool {
-        drivers_of(&self.adoption.address).contains(&self.driver.as_str())
+        let has = |(kind, name): (&str, &str)| {
+            // The operator changes that one itself, for the volumes that a host asks for.
+            kind == "raid" || self.interfaces.get(kind).is_some_and(|it| it == name)
+        };
+        self.wanted().iter().any(|it| it.driver == self.driver && it.interfaces().all(has))
     }
 
     /// Whether nothing runs on the node.
@@ -262,9 +274,9 @@ impl Fitting {
     }
 
     /// The driver that it is to get.
-    pub fn chosen(&self) -> Option<&'static str> {
-        let wanted = drivers_of(&self.adoption.address);
-        wanted.iter().copied().find(|name| self.offered.iter().any(|it| it == name))
+    pub fn chosen(&self) -> Option<NodeDriver> {
+        let is_enabled = |it: &&NodeDriver| self.offered.iter().any(|name| name == it.driver);
+        self.wanted().iter().find(is_enabled).copied()
     }
 }
 
@@ -377,8 +389,8 @@ pub struct Strays {
 }
 
 impl Strays {
-    /// Counts the strays of a decision.
-    pub fn of(plan: &HostPlan, nodes: &Nodes) -> Self {
+    /// Counts the strays of a decision, beside nodes that are settled as `registered` by somebody.
+    pub fn of(plan: &HostPlan, registered: u32) -> Self {
         let with = |reason| {
             let count = plan.verdicts.iter().filter(|it| it.reason == reason).count();
             u32::try_from(count).unwrap_or(u32::MAX)
@@ -386,7 +398,7 @@ impl Strays {
         Self {
             unselected: with(Reason::NotSelected),
             undiscovered: with(Reason::NotDiscovered),
-            registered: with(Reason::Registered).saturating_add(nodes.registered()),
+            registered: with(Reason::Registered).saturating_add(registered),
         }
     }
 }
@@ -406,7 +418,7 @@ pub struct Troubles {
 
 impl Troubles {
     /// Those of the resource at this place.
-    pub fn of(at: usize, plan: &HostPlan, nodes: &Nodes) -> Self {
+    pub fn of(at: usize, plan: &HostPlan, left_out: usize, strays: Strays) -> Self {
         let with = |reason| {
             let all = plan.verdicts.iter();
             let all = all.filter(|it| it.reason == reason && it.resource == Some(at));
@@ -414,8 +426,7 @@ impl Troubles {
             Some((texts.len(), (*texts.iter().min()?).to_owned()))
         };
         let (refused, failed) = (with(Reason::HostRefused), with(Reason::HostFailed));
-        let left_out = nodes.left_out();
-        Self { left_out, refused, failed, strays: Some(Strays::of(plan, nodes)) }
+        Self { left_out, refused, failed, strays: Some(strays) }
     }
 }
 
@@ -488,7 +499,7 @@ pub enum Write {
     /// Writes down on a node that it had a host.
     Mark,
     /// Gives a node this driver in place of that.
-    Driver(String, String),
+    Driver(NodeDriver, String),
 }
 
 /// A machine that is to be read, and what is known of it already.

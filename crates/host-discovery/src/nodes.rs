@@ -16,7 +16,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::hardware::Encoded;
 use crate::index::{HostKey, Index};
 use crate::inventory::{Facts, Port, abridged};
-use crate::machine::{Machine, Reading};
+use crate::machine::{Machine, Reading, Shown};
 use crate::model::{HostPlan, Step, Unmarked, Verdict};
 use crate::node_id::NodeId;
 use crate::reason::Reason;
@@ -523,6 +523,12 @@ impl Nodes {
         for (place, machine) in self.machines.iter().enumerate() {
             self.places.insert(machine.node, place);
         }
+    }
+}
+
+impl Shown for Nodes {
+    fn shows(&self, node: NodeId) -> bool {
+        self.has(node)
     }
 }
 

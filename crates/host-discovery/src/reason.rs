@@ -132,6 +132,7 @@ reasons! {
         DriverAdopted: Kind::Rests, "The node of a host has the driver of the host's BMC.";
         DriverUnasked: Kind::Rests, "The host does not ask for a driver any more.";
         DriverAdoptionWaits: Kind::Waits, "The driver of a host's BMC waits for the host's node to be at rest.", "Nothing, unless the node is to be free: it gets its driver then.";
+        DriverDiffers: Kind::Waits, "The node of a host has another driver, or other interfaces, than the host's BMC asks for.", "Read the event of this reason on the host, and correct the node in Ironic, or run with --adopt-driver.";
         DriverNotEnabled: Kind::Waits, "Ironic has no driver for a host's BMC.", "Enable the driver that the event names in Ironic.";
         DriverRefused: Kind::Waits, "Ironic does not take the driver of a host's BMC.", "Read the event of this reason on the host: it says what Ironic answers.";
     }

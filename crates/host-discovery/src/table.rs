@@ -62,7 +62,7 @@ impl Sight {
         Observed {
             machines: self.nodes.machines(),
             resources: &self.resources,
-            nodes: &self.nodes,
+            nodes: &*self.nodes,
             hosts,
             refused: self.refusals.all(),
             answers: self.answers(),

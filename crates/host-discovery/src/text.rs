@@ -1,10 +1,12 @@
 //! Every sentence that a person reads in a status, an event or a condition.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use api_types::metal3::ListedHost;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use crate::driver::NodeDriver;
 use crate::mac::Mac;
 use crate::naming::{LONGEST, ROOMY, TemplateError, Unusable, quotable};
 use crate::node_id::NodeId;
@@ -49,17 +51,42 @@ pub fn driver_waits(node: NodeId, driver: &str, state: &str) -> String {
 }
 
 /// Ironic has no driver for a host's BMC.
-pub fn no_driver(node: NodeId, driver: &str, wanted: &[&str]) -> String {
-    let kinds =
-        if wanted.is_empty() { "unknown kind of address".to_owned() } else { wanted.join(" or ") };
+pub fn no_driver(node: NodeId, driver: &str, wanted: &[NodeDriver]) -> String {
+    let kinds = wanted.iter().map(|it| it.driver).collect::<Vec<_>>().join(" or ");
+    let kinds = if kinds.is_empty() { "unknown kind of address".to_owned() } else { kinds };
     format!(
         "The node {node} keeps the driver {driver}; {SIMULATED}. No driver for this BMC address is enabled in Ironic ({kinds})"
     )
 }
 
 /// A node has the driver of its host's BMC.
-pub fn driver_adopted(node: NodeId, chosen: &str, before: &str) -> String {
+pub fn driver_adopted(node: NodeId, chosen: NodeDriver, before: &str) -> String {
+    let chosen = with_interfaces(chosen.driver, chosen.interfaces());
     format!("The node {node} has the driver {chosen} now, instead of {before}")
+}
+
+/// A node has another driver, or other interfaces, than its host's BMC asks for, and is not given those.
+pub fn driver_differs(
+    node: NodeId,
+    driver: &str,
+    interfaces: &BTreeMap<&str, String>,
+    wanted: &[NodeDriver],
+) -> String {
+    let shown = interfaces.iter().map(|(kind, name)| (*kind, name.as_str()));
+    let (has, wanted) = (with_interfaces(driver, shown), wanted.first());
+    let wanted = wanted.map(|it| with_interfaces(it.driver, it.interfaces()));
+    let wanted = wanted.unwrap_or_else(|| "a driver that is not known here".to_owned());
+    format!(
+        "The node {node} has the driver {has}, and the address of this host's BMC asks for {wanted}. Its power may only be simulated, and it may be deployed in another way than the address says. Correct the node in Ironic, or run with --adopt-driver"
+    )
+}
+
+fn with_interfaces<'a>(
+    driver: &str,
+    interfaces: impl Iterator<Item = (&'a str, &'a str)>,
+) -> String {
+    let all: Vec<String> = interfaces.map(|(kind, name)| format!("{kind} {name}")).collect();
+    if all.is_empty() { driver.to_owned() } else { format!("{driver} ({})", all.join(", ")) }
 }
 
 /// An approval names no machine that could become a host.

@@ -16,6 +16,7 @@ use kube::{Api, Client, Resource as _};
 use serde_json::{Value, json};
 
 use crate::context::Context;
+use crate::driver::NodeDriver;
 use crate::host::new_host;
 use crate::index::{Change, HostKey, Index};
 use crate::inventory::printable;
@@ -239,15 +240,24 @@ pub async fn mark(context: &Context, unmarked: &Unmarked) -> Result<(), ironic::
     context.ironic.patch_node(&unmarked.node.to_string(), &[mark], false).await.map(drop)
 }
 
-/// Gives a node another driver. To be done only right after its host was read, which asks for it, and the node, on which
-/// nothing runs: Ironic has no versions, but refuses it while it works with the node itself.
+/// Gives a node another driver and its interfaces. To be done only right after its host was read, which asks for it, and the
+/// node, on which nothing runs: Ironic has no versions, but refuses it while it works with the node itself.
 pub async fn set_driver(
     context: &Context,
     node: NodeId,
-    driver: &str,
+    chosen: NodeDriver,
+    before: &str,
 ) -> Result<(), ironic::Error> {
-    let patch = [PatchOp::Replace { path: "/driver".to_owned(), value: json!(driver) }];
-    context.ironic.patch_node(&node.to_string(), &patch, true).await.map(drop)
+    // Only with another driver Ironic resets the interfaces that are not named.
+    let is_other = chosen.driver != before;
+    let driver = PatchOp::Replace { path: "/driver".to_owned(), value: json!(chosen.driver) };
+    let interface = |(kind, name): (&str, &str)| PatchOp::Add {
+        path: format!("/{kind}_interface"),
+        value: json!(name),
+    };
+    let interfaces = chosen.interfaces().map(interface);
+    let patch: Vec<PatchOp> = is_other.then_some(driver).into_iter().chain(interfaces).collect();
+    context.ironic.patch_node(&node.to_string(), &patch, is_other).await.map(drop)
 }
 
 /// Writes the status on the version that was decided upon.

@@ -128,7 +128,7 @@ fn a_machine_that_somebody_names_in_ironic_is_counted_until_it_has_a_host() {
     let mut known = Known::new();
     let counted = |known: &Known| {
         let plan = HostPlan { verdicts: Vec::new(), approvals: Vec::new(), again: None };
-        Strays::of(&plan, &known.nodes).registered
+        Strays::of(&plan, known.nodes.registered()).registered
     };
     known.list(1);
     assert_eq!(counted(&known), 0);

@@ -71,7 +71,7 @@ fn a_resource_is_told_of_its_own_hosts_that_could_not_be_made() {
         complete: true,
     };
     let decision = decide(&seen, &Policy::default(), Timestamp::UNIX_EPOCH);
-    let mut own = Troubles::of(0, &decision, &Nodes::default());
+    let mut own = Troubles::of(0, &decision, 0, Strays::default());
     let ready = |troubles: &Troubles| said(&Reach::Answers, troubles, "Ready");
     let (reason, text) = ready(&own);
     assert_eq!(reason, "HostsRefused");
@@ -81,7 +81,7 @@ fn a_resource_is_told_of_its_own_hosts_that_could_not_be_made() {
     assert_eq!(reason, "HostsFailed");
     assert!(text.ends_with("metal/n3: timed out"), "{text}");
     let none = Troubles { strays: Some(Strays::default()), ..Troubles::default() };
-    assert_eq!(Troubles::of(1, &decision, &Nodes::default()), none);
+    assert_eq!(Troubles::of(1, &decision, 0, Strays::default()), none);
 }
 
 /// The message of `Ready`, with what it was before.

@@ -20,6 +20,20 @@ pub struct Node {
     pub name: Option<String>,
     /// Driver.
     pub driver: Option<String>,
+    /// What works for it below the driver, as Ironic names it in [`Node::interface`].
+    pub bios_interface: Option<String>,
+    /// The same for the way it boots.
+    pub boot_interface: Option<String>,
+    /// The same for its firmware.
+    pub firmware_interface: Option<String>,
+    /// The same for its BMC.
+    pub management_interface: Option<String>,
+    /// The same for its power.
+    pub power_interface: Option<String>,
+    /// The same for its RAID controllers.
+    pub raid_interface: Option<String>,
+    /// The same for what only its vendor has.
+    pub vendor_interface: Option<String>,
     /// How to reach the BMC. Ironic masks passwords.
     pub driver_info: Option<Map<String, Value>>,
     /// Power state as Ironic last heard of it. Prefer [`Node::power`].
@@ -63,6 +77,21 @@ pub enum Power {
 }
 
 impl Node {
+    /// What works for it below the driver, by the kind: `boot` for `boot_interface`.
+    pub fn interface(&self, kind: &str) -> Option<&str> {
+        let interface = match kind {
+            "bios" => &self.bios_interface,
+            "boot" => &self.boot_interface,
+            "firmware" => &self.firmware_interface,
+            "management" => &self.management_interface,
+            "power" => &self.power_interface,
+            "raid" => &self.raid_interface,
+            "vendor" => &self.vendor_interface,
+            _ => return None,
+        };
+        interface.as_deref()
+    }
+
     /// The power state.
     pub fn power(&self) -> Power {
         match self.power_state.as_deref() {

@@ -52,6 +52,16 @@ async fn a_discovered_host_without_credentials_keeps_its_power_until_it_gets_a_b
     let driven = |node: &serde_json::Value| node["driver"] == "redfish";
     let seen = site.ironic.wait(&node, "driven by redfish", driven).await.unwrap();
     assert_eq!(seen["power_interface"], "redfish", "{seen:#}");
+    assert_eq!(
+        (&seen["boot_interface"], &seen["raid_interface"]),
+        (&json!("ipxe"), &json!("redfish"))
+    );
+    // The same driver, and another way to boot.
+    let address = address.replacen("redfish+", "redfish-virtualmedia+", 1);
+    site.patch_host("m1", json!({ "spec": { "bmc": { "address": address } } })).await;
+    let by_media = |node: &serde_json::Value| node["boot_interface"] == "redfish-virtual-media";
+    let seen = site.ironic.wait(&node, "booted by virtual media", by_media).await.unwrap();
+    assert_eq!(seen["driver"], "redfish", "{seen:#}");
     // The operator goes on from there.
     let path = format!("/v1/nodes/{node}");
     let info = json!([{ "op": "add", "path": "/driver_info", "value": {
