@@ -76,8 +76,8 @@ pub fn decide(fitting: &Fitting, turn: Turn, now: Now) -> Decision<Write, Pass> 
         Decision { next, events: vec![event], ..Decision::rest(reason) }
     };
     if !fitting.adopts {
-        let (has, wanted) = (&fitting.interfaces, fitting.wanted());
-        let text = text::driver_differs(adoption.node, driver, has, wanted);
+        let (node, has) = (adoption.node, &fitting.interfaces);
+        let text = text::driver_differs(node, driver, has, fitting.wanted());
         return waits(Pass::DriverDiffers, text);
     }
     if !fitting.is_at_rest() {
