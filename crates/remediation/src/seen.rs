@@ -284,7 +284,7 @@ impl Host {
         let rebooting = find(&status.conditions, CONDITION_REBOOTING);
         // Metal3's operator takes the plain key away also where Ironic cannot say whether the host is on. It says so itself.
         let manageable = find(&status.conditions, names::metal3::MANAGEABLE);
-        let is_faulty = manageable.is_some_and(|it| it.is_false());
+        let is_faulty = manageable.is_some_and(Condition::is_false);
         // An "off" that nobody can make sure of now is as old as the time when somebody could.
         let doubtful = rebooting.and_then(|it| it.reason.as_deref()).is_some_and(is_blind)
             || unreadable

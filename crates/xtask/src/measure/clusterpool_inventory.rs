@@ -162,18 +162,17 @@ async fn bare_cluster(client: &Client, pool: &ClusterPool, number: u32) -> anyho
         },
     });
     entries.patch_status(&entry_name, &params, &Patch::Merge(lease)).await?;
-    let namespace = of_nobody(make::namespace(pool, &name), &space);
+    let namespace = of_nobody(make::namespace(pool, &name, &fleet::node(number)), &space);
     let namespaces: Api<Namespace> = Api::all(client.clone());
     namespaces.create(&post, &serde_json::from_value(namespace)?).await?;
     let secrets: Api<Secret> = Api::namespaced(client.clone(), &name);
     let secret = |part, key: &str, text: &str| {
         let data = [(key.to_owned(), ByteString(text.as_bytes().to_vec()))].into();
-        let (at, uid) = ("1".to_owned(), fleet::node(number));
-        let secret = make::Secret { kind: None, data, at, uid };
+        let secret = make::Secret { kind: None, data, version: fleet::node(number) };
         make::copy(pool, &name, &make::secret_name(&name, part, platform.name), &secret)
     };
     for secret in [
-        make::install_config(pool, &name, TEMPLATE, &fleet::node(number)),
+        make::install_config(pool, &name, TEMPLATE),
         secret(Part::PullSecret, ".dockerconfigjson", PULL),
         secret(Part::Credentials, "clouds.yaml", CLOUDS),
     ] {
@@ -181,7 +180,7 @@ async fn bare_cluster(client: &Client, pool: &ClusterPool, number: u32) -> anyho
         secrets.create(&post, &serde_json::from_value(secret)?).await?;
     }
     let source = serde_json::from_value(serde_json::to_value(entry(&entry_name)?)?)?;
-    let copy = of_nobody(make::customization(pool, &name, &source, 1), &space);
+    let copy = of_nobody(make::customization(pool, &name, &source), &space);
     let copies = hive::api(client, &name, "ClusterDeploymentCustomization");
     copies.create(&post, &serde_json::from_value(copy)?).await?;
     let wanted = make::Wanted {

@@ -14,7 +14,7 @@ const CONTROLLERS: [&str; 5] =
     ["bmo-reboot", "capm3-reuse", "clusterpool-inventory", "host-discovery", "remediation"];
 
 /// An alert, a series, how it runs minute by minute in trouble, and how where all is well.
-const TROUBLE: [(&str, &str, &str, &str); 21] = [
+const TROUBLE: [(&str, &str, &str, &str); 23] = [
     (
         "FerriteBmoRebootIronicUnreachable",
         "ferrite_bmo_reboot_ironic_reachable{}",
