@@ -39,4 +39,5 @@ pub mod served;
 pub mod settings;
 pub mod text;
 pub mod tries;
+pub mod watched;
 pub mod write;

@@ -12,10 +12,10 @@ use kube::Api;
 
 use crate::decision::Decision;
 use crate::history::Entry;
-use crate::observe::watched::NodeWatch;
 use crate::pauses::Pause;
 use crate::request::{Group, Request};
 use crate::seen::{Host, Machine, NodeSeen};
+use crate::watched::NodeWatch;
 
 /// What one pass is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -27,10 +27,9 @@ use crate::served::Served;
 
 pub mod node;
 mod object;
-pub mod watched;
 
+use crate::watched::NodeWatch;
 use object::by_name;
-use watched::NodeWatch;
 
 const HOST: &str = "read the BareMetalHost";
 
