@@ -26,6 +26,7 @@ use crate::seen::Machine;
 use crate::served::Served;
 use crate::settings::Policy;
 use crate::tries::Tries;
+use crate::watched::Watches;
 
 /// What every pass shares.
 pub struct Context {
@@ -45,6 +46,8 @@ pub struct Context {
     pub tries: Shared<Tries>,
     /// When the clock was set.
     pub clock: Shared<Clock>,
+    /// How many nodes are watched.
+    pub watches: Watches,
     /// Clients of workload clusters.
     pub workloads: Clusters,
     /// In which versions kinds are read.

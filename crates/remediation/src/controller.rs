@@ -32,6 +32,7 @@ use crate::request::Group;
 use crate::seen::NodeSeen;
 use crate::settings::Policy;
 use crate::tries::Tries;
+use crate::watched::Watches;
 use crate::{observe, served, write};
 
 /// A pass is a few requests here and in the workload cluster; one that takes longer hangs.
@@ -75,6 +76,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         leftovers: Links::default(),
         tries: Shared::<Tries>::default(),
         clock: Shared::<Clock>::default(),
+        watches: Watches::default(),
         workloads: Clusters::new(kit.client.clone()),
         begun: Instant::now(),
         caches: Caches {

@@ -89,7 +89,8 @@ async fn watch_node(context: &Context, key: &RequestKey, live: &Live, memory: &m
     let (lookout, key) = (context.lookout.clone(), Key::Request(key.clone()));
     let tell = move || lookout.enqueue(key.clone(), Class::Normal);
     let version = live.place.as_ref().and_then(|it| it.object.resource_version());
-    memory.watch = NodeWatch::begin((cluster, node), Api::all(client), version, tell);
+    memory.watch =
+        NodeWatch::begin(&context.watches, (cluster, node), Api::all(client), version, tell);
 }
 
 /// What is decided on what was read. The node is looked at where nothing can be said without.

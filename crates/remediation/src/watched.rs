@@ -1,16 +1,19 @@
 //! A watch on the node that a request waits for: it is back within a moment, and not when it is next looked at.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use futures_util::{StreamExt as _, pin_mut};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{WatchEvent, WatchParams};
-use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 /// So many nodes are watched at once, each on a connection of its own. The others are looked at from time to time.
-static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(100)));
+const MOST: usize = 100;
+
+/// How many watches there are: each holds one of these.
+#[derive(Clone, Debug, Default)]
+pub struct Watches(Arc<()>);
 
 /// A watch that goes on until it is dropped, or its server ends or refuses it.
 #[derive(Debug)]
@@ -35,12 +38,16 @@ impl PartialEq for NodeWatch {
 impl NodeWatch {
     /// Tells of each change of a node since a version; since now, where there is none. Nothing, if as many are watched as may be.
     pub fn begin(
+        watches: &Watches,
         (cluster, node): (&str, &str),
         api: Api<Node>,
         version: Option<String>,
         tell: impl Fn() + Send + 'static,
     ) -> Option<Self> {
-        let place = PLACES.clone().try_acquire_owned().ok()?;
+        let place = watches.clone();
+        if Arc::strong_count(&place.0) > MOST + 1 {
+            return None;
+        }
         let one = WatchParams::default().fields(&format!("metadata.name={node}"));
         let task = tokio::spawn(async move {
             let _place = place;
