@@ -161,7 +161,9 @@ impl<'a> Plan<'a> {
     fn next_stale(&self) -> Option<&'a Cluster> {
         let (pool, there) = (&self.seen.pool, self.seen.clusters.len());
         let awaited = self.awaited();
-        let may_go = |it: &&Cluster| !it.protected && !awaited.contains(it.name.as_str());
+        // One that has just been made is confirmed first: what else is under way for its lease would find another of its name.
+        let may_go =
+            |it: &&Cluster| !it.protected && !it.unverified && !awaited.contains(it.name.as_str());
         let all = self.unclaimed().filter(may_go);
         let mut stale: Vec<(u8, &Cluster)> =
             all.filter_map(|it| Some((self.staleness(it)?, it))).collect();

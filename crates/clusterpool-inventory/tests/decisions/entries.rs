@@ -432,6 +432,8 @@ fn a_stale_cluster_that_is_being_installed_is_replaced_first_and_holds_up_no_oth
         let mut seen = seen.clone();
         change(&mut seen);
         assert_eq!(deleted(&stored(&seen)), ["cb"]);
+        seen.clusters[1].unverified = true;
+        assert!(!deleted(&stored(&seen)).contains(&"cb".to_owned()), "its lease comes first");
     }
     seen.pool.version.own = "w".to_owned();
     seen.clusters[1].protected = true;
