@@ -384,7 +384,7 @@ impl<'a> Case<'a> {
                 && !endless);
         // A host that is being deleted, or is not to be on, is not switched on again, so its cycle does not end; nor does one of
         // which what was held off is to go, while the client that held it off may be gone.
-        let stays_off = !self.host.online || self.host.replaced;
+        let stays_off = !self.host.online || self.host.cleared;
         let parked = stays_off && !self.host.powered_on && self.is_off();
         changing || (!self.host.deleting && !parked && self.in_cycle())
     }

@@ -313,8 +313,8 @@ pub struct Host {
     /// Whether something else is to be installed than is, or the operator changes its firmware: only the operator can do
     /// that.
     pub needs_operator: bool,
-    /// Whether that is to replace, or to clear, what is installed. Nothing that was asked of that is waited for then.
-    pub replaced: bool,
+    /// Whether that is to clear what is installed, with nothing in its place. Nothing that was asked of that is waited for then.
+    pub cleared: bool,
     /// Whether the operator has written down that it began to register the node, and not that it came to the end.
     pub registering: bool,
     /// Name or identity of its node.
@@ -533,13 +533,15 @@ impl Host {
             host.spec.custom_deploy.as_ref().map(|deploy| &deploy.method),
             provisioning.custom_deploy.as_ref().map(|deploy| &deploy.method),
         );
-        let replaced = match provisioning.state {
-            ProvisioningState::Provisioned => other_image,
+        let wants_nothing = host.spec.image.is_none() && host.spec.custom_deploy.is_none();
+        let (other, cleared) = match provisioning.state {
+            ProvisioningState::Provisioned => (other_image, other_image && wants_nothing),
             // Who takes that back wants it looked at, and installed.
             ProvisioningState::ExternallyProvisioned => {
-                host.spec.externally_provisioned != Some(true)
+                let taken_back = host.spec.externally_provisioned != Some(true);
+                (taken_back, taken_back)
             }
-            _ => false,
+            _ => (false, false),
         };
         let record = Record::of(&status.conditions);
         let answered = record.known().and_then(|it| it.answered);
@@ -563,10 +565,10 @@ impl Host {
             online: host.spec.online,
             disable_power_off: host.spec.disable_power_off.unwrap_or(false),
             // Where firmware failed, too: the operator tries again, or gives up where its spec is taken back.
-            needs_operator: replaced
+            needs_operator: other
                 || status.operational_status == OperationalStatus::Servicing
                 || status.error_type == Some(ErrorType::Servicing),
-            replaced,
+            cleared,
             registering: status.operation_history.is_some_and(|it| it.is_registering()),
             node,
             shared_with: None,
@@ -752,23 +754,28 @@ mod tests {
             });
             let host: BareMetalHost = serde_json::from_value(host).unwrap();
             let host = Host::of(&host, &Policy::default());
-            assert_eq!(host.needs_operator, host.replaced);
-            host.replaced
+            assert!(host.needs_operator || !host.cleared);
+            (host.needs_operator, host.cleared)
         };
         let (one, two) =
             (json!({ "image": { "url": "one" } }), json!({ "image": { "url": "two" } }));
         let deploy = |method: &str| json!({ "customDeploy": { "method": method } });
-        assert!(needed(two, one.clone()) && needed(json!({}), one.clone()));
-        assert!(needed(deploy("b"), deploy("a")) && needed(one.clone(), deploy("a")));
-        assert!(!needed(one.clone(), one.clone()) && !needed(deploy("a"), deploy("a")));
-        assert!(!needed(one, json!({})), "installed by other means");
+        let (no, replaced, cleared) = ((false, false), (true, false), (true, true));
+        assert_eq!(needed(two, one.clone()), replaced);
+        assert_eq!(needed(deploy("b"), deploy("a")), replaced);
+        assert_eq!(needed(one.clone(), deploy("a")), replaced);
+        assert_eq!(needed(json!({}), one.clone()), cleared);
+        assert_eq!(needed(json!({}), deploy("a")), cleared);
+        assert_eq!(needed(one.clone(), one.clone()), no);
+        assert_eq!(needed(deploy("a"), deploy("a")), no);
+        assert_eq!(needed(one, json!({})), no, "installed by other means");
         let others = json!({ "state": "externally provisioned" });
-        assert!(!needed(json!({ "externallyProvisioned": true }), others.clone()));
-        assert!(needed(json!({}), others), "and now to be installed after all");
+        assert_eq!(needed(json!({ "externallyProvisioned": true }), others.clone()), no);
+        assert_eq!(needed(json!({}), others), cleared, "and now to be installed after all");
     }
 
     #[test]
-    fn the_operator_is_needed_while_it_changes_firmware_and_replaces_nothing() {
+    fn the_operator_is_needed_while_it_changes_firmware_and_clears_nothing() {
         let needed = |word: &str, error: Option<&str>| {
             let host = json!({
                 "metadata": { "name": "h" }, "spec": {},
@@ -779,7 +786,7 @@ mod tests {
             });
             let host: BareMetalHost = serde_json::from_value(host).unwrap();
             let host = Host::of(&host, &Policy::default());
-            assert!(!host.replaced, "{word}");
+            assert!(!host.cleared, "{word}");
             host.needs_operator
         };
         assert!(needed("servicing", None));

@@ -114,7 +114,7 @@ fn host() -> Host {
         online: true,
         disable_power_off: false,
         needs_operator: false,
-        replaced: false,
+        cleared: false,
         registering: false,
         node: "node".to_owned(),
         shared_with: None,

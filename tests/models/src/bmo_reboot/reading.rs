@@ -66,7 +66,7 @@ fn view(stored: &Stored) -> Host {
         online: true,
         disable_power_off: false,
         needs_operator: false,
-        replaced: false,
+        cleared: false,
         registering: false,
         node: "node".to_owned(),
         shared_with: None,

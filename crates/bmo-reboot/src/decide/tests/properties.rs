@@ -51,7 +51,7 @@ fn any_host() -> impl Strategy<Value = Host> {
         (prop::sample::select(states), prop::sample::select(who), any::<[bool; 10]>(), trouble);
     (stamp(), stamp(), keys, progress, rest).prop_map(|(pending, last, keys, told, rest)| {
         let (state, paused, flags, trouble) = rest;
-        let [online, powered_on, disable, rarely, a, b, c, d, registering, replaced] = flags;
+        let [online, powered_on, disable, rarely, a, b, c, d, registering, cleared] = flags;
         let mut host = Host {
             pending,
             last,
@@ -65,7 +65,7 @@ fn any_host() -> impl Strategy<Value = Host> {
             detached: rarely && b && !a,
             deleting: rarely && c && !b,
             needs_operator: rarely && d,
-            replaced: rarely && d && replaced,
+            cleared: rarely && d && cleared,
             registering,
             trouble: trouble.map_or(Trouble::default(), |(ours, count)| Trouble {
                 kind: Some(if ours { ErrorType::PowerManagement } else { ErrorType::Provisioning }),

@@ -245,7 +245,7 @@ fn a_host_that_stays_off_in_an_open_cycle_can_be_deprovisioned() {
 }
 
 #[test]
-fn a_hold_does_not_keep_what_is_to_be_replaced_and_otherwise_is_named_by_who_waits_for_it() {
+fn a_hold_does_not_keep_what_is_to_be_cleared_and_otherwise_is_named_by_who_waits_for_it() {
     let mut host = taken(cycling(&[(HOLD, HARD)], Reason::HeldOff, true, 9));
     host.powered_on = false;
     let unheld: [(Make, Policy); 3] = [
@@ -266,7 +266,7 @@ fn a_hold_does_not_keep_what_is_to_be_replaced_and_otherwise_is_named_by_who_wai
         let free = Host { requests: Requests::default(), last: Some(at(999_500)), ..wanted };
         assert!(is_given_back(&decided_by(&policy, &free, &node(Power::Off))), "{number}");
     }
-    (host.needs_operator, host.replaced) = (true, true);
+    (host.needs_operator, host.cleared) = (true, true);
     assert!(is_given_back(&decided_by(&policy(), &host, &node(Power::Off))));
     // Not before everybody can see that it is off.
     assert!(!is_given_back(&decided_by(&policy(), &host, &node(Power::On))));

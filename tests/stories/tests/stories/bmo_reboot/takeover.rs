@@ -41,6 +41,21 @@ async fn the_operator_is_paused_and_gets_the_host_back_for_another_image_but_not
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_hold_does_not_keep_a_host_whose_installation_is_to_go() {
+    let site = Site::new("cleared").await;
+    let (ironic, machine, node) = machine("cleared").await;
+    site.host("h", &node, json!({})).await;
+    let _running = site.start(&ironic.endpoint, Policy { takeover: true, ..quick() });
+    site.annotate("h", json!({ HOLD: HARD })).await;
+    site.wait("h", "held off", |host| record(host).0 == "HeldOff").await;
+    // Whose client is gone, and nobody set online to false.
+    site.patch("h", json!({ "spec": { "image": null } })).await;
+    let host = site.wait("h", "given back", |host| paused(host).is_none()).await;
+    assert_eq!(keys(&host), [HOLD], "it is the operator who removes it");
+    assert_eq!(machine.seen().await.unwrap().state, "Off");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_pause_of_somebody_else_is_never_lifted() {
     let site = Site::new("their-pause").await;
     let (ironic, machine, node) = machine("their-pause").await;
