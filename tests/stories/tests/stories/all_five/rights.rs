@@ -98,14 +98,14 @@ const RARE: [Rare; 27] = [
         &["get"],
         (CAPI, "machinedeployments"),
         "capm3-reuse/src/observe/owner.rs",
-        "\"MachineDeployment\" | \"KubeadmControlPlane\" =>",
+        "\"MachineDeployment\" | \"KubeadmControlPlane\")",
     ),
     rare(
         "capm3-reuse",
         &["get"],
         ("controlplane.cluster.x-k8s.io", "kubeadmcontrolplanes"),
         "capm3-reuse/src/observe/owner.rs",
-        "\"MachineDeployment\" | \"KubeadmControlPlane\" =>",
+        "\"MachineDeployment\" | \"KubeadmControlPlane\")",
     ),
     // A cluster that the cache does not have.
     rare(
