@@ -35,6 +35,18 @@ impl PartialEq for NodeWatch {
     }
 }
 
+async fn watch(api: &Api<Node>, one: &WatchParams, version: &str, tell: impl Fn()) {
+    let Ok(changes) = api.watch_metadata(one, version).await else { return };
+    pin_mut!(changes);
+    while let Some(Ok(change)) = changes.next().await {
+        match change {
+            WatchEvent::Added(_) | WatchEvent::Modified(_) | WatchEvent::Deleted(_) => tell(),
+            WatchEvent::Bookmark(_) => {}
+            WatchEvent::Error(_) => return,
+        }
+    }
+}
+
 impl NodeWatch {
     /// Tells of each change of a node since a version; since now, where there is none. Nothing, if as many are watched as may be.
     pub fn begin(
@@ -50,19 +62,8 @@ impl NodeWatch {
         }
         let one = WatchParams::default().fields(&format!("metadata.name={node}"));
         let task = tokio::spawn(async move {
-            let _place = place;
-            let version = version.as_deref().unwrap_or("0");
-            let Ok(changes) = api.watch_metadata(&one, version).await else { return };
-            pin_mut!(changes);
-            while let Some(Ok(change)) = changes.next().await {
-                match change {
-                    WatchEvent::Added(_) | WatchEvent::Modified(_) | WatchEvent::Deleted(_) => {
-                        tell();
-                    }
-                    WatchEvent::Bookmark(_) => {}
-                    WatchEvent::Error(_) => return,
-                }
-            }
+            watch(&api, &one, version.as_deref().unwrap_or("0"), tell).await;
+            drop(place);
         });
         let (cluster, node) = (cluster.to_owned(), node.to_owned());
         Some(Self { cluster, node, watching: task.abort_handle() })
