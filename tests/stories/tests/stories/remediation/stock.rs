@@ -55,11 +55,12 @@ async fn beside_the_real_operator_a_host_that_lost_its_power_is_fenced_within_a_
         host["status"]["provisioning"]["state"] == "externally provisioned"
             && host["status"]["poweredOn"] == true
     };
-    operator::wait(&program, "adopted and on", read, is_on).await;
+    let host = operator::wait(&program, "adopted and on", read, is_on).await;
 
-    // Its board is dead, and its BMC lives: it is off, and does not come on.
+    // Its board is dead, and its BMC lives: it is off, and does not come on. Ironic reads a BMC so seldom here that it has to be told.
     machine.behave(&Behaviour { ignores: vec!["On"], ..Behaviour::default() }).await.unwrap();
-    machine.press("Off").await.unwrap();
+    let node = host["status"]["provisioning"]["ID"].as_str().unwrap();
+    ironic.power(node, "power off", None).await.unwrap();
     operator::wait(&program, "seen off", read, |host| host["status"]["poweredOn"] == false).await;
     let (_running, _) = start(management, &namespace, Policy::default()).await;
     scene.request("m", reboot(0, "300s")).await;
