@@ -2,42 +2,23 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::bail;
 
 use crate::root;
+use crate::tidy::files;
 
 /// Follows every link of every Markdown file but those to other sites.
 ///
 /// # Errors
 /// With one line for each link that leads nowhere.
 pub(crate) fn run() -> anyhow::Result<()> {
-    let broken: Vec<String> = pages(root()).iter().flat_map(|page| broken(page)).collect();
+    let broken: Vec<String> = files(root(), "md").iter().flat_map(|page| broken(page)).collect();
     if !broken.is_empty() {
         bail!("{} links lead nowhere:\n  {}", broken.len(), broken.join("\n  "));
     }
     Ok(())
-}
-
-/// All Markdown files below a folder, in a stable order.
-fn pages(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            let (path, name) = (entry.path(), entry.file_name());
-            if path.is_dir() {
-                if name != "target" && name != ".git" {
-                    folders.push(path);
-                }
-            } else if path.extension().is_some_and(|extension| extension == "md") {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    found
 }
 
 /// One line for each link of a page that leads nowhere.
@@ -137,6 +118,6 @@ mod tests {
             .map(|line| line.rsplit_once("one.md:").unwrap().1.to_owned())
             .collect();
         assert_eq!(told, ["7: none.md", "8: two.md#three", "9: #two"]);
-        assert_eq!(pages(folder.path()), [one, two]);
+        assert_eq!(files(folder.path(), "md"), [one, two]);
     }
 }
