@@ -1,7 +1,7 @@
 //! Two servers on one machine that would each have their own: while one is compared with itself, what the other does must
 //! not slow it down.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
@@ -23,29 +23,26 @@ impl Apart {
             processors.len() > 1,
             "to measure two servers beside each other takes two processors"
         );
-        let (theirs, others) = family(std::process::id(), &processes())
-            .into_iter()
-            .partition::<BTreeMap<_, _>, _>(|(_, its)| *its == group);
-        ensure!(!theirs.is_empty(), "there is no process of the group {group}");
-        let everybody = others.keys().chain(theirs.keys()).copied().collect();
+        let (everybody, theirs) = (family(std::process::id()), family(group));
+        ensure!(everybody.contains(&group), "{group} was not started here");
+        let others = &everybody - &theirs;
         let apart = Self { everybody, processors };
         let (one, other) = apart.processors.split_at(apart.processors.len() / 2);
-        run_on(theirs.keys(), one)?;
-        run_on(others.keys(), other)?;
+        run_on(&theirs, one)?;
+        run_on(&others, other)?;
         Ok(apart)
     }
 }
 
 impl Drop for Apart {
     fn drop(&mut self) {
-        let now = family(std::process::id(), &processes()).into_keys();
-        self.everybody.extend(now);
+        self.everybody.extend(family(std::process::id()));
         // What has ended meanwhile needs no processor.
-        let _ = run_on(self.everybody.iter(), &self.processors);
+        let _ = run_on(&self.everybody, &self.processors);
     }
 }
 
-fn run_on<'a>(processes: impl Iterator<Item = &'a u32>, processors: &[u32]) -> anyhow::Result<()> {
+fn run_on(processes: &BTreeSet<u32>, processors: &[u32]) -> anyhow::Result<()> {
     let list = processors.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     for process in processes {
         let mut command = Command::new("taskset");
@@ -72,43 +69,16 @@ fn allowed(status: &str) -> Option<Vec<u32>> {
     Some(processors)
 }
 
-/// What the kernel says of a process.
-#[derive(Clone, Copy)]
-struct Process {
-    id: u32,
-    parent: u32,
-    group: u32,
-}
-
-fn processes() -> Vec<Process> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| process(&fs::read_to_string(entry.path().join("stat")).ok()?))
-        .collect()
-}
-
-/// Behind the name, which may hold anything, come a letter, the parent and the group.
-fn process(stat: &str) -> Option<Process> {
-    let (before, after) = stat.rsplit_once(')')?;
-    let id = before.split_whitespace().next()?.parse().ok()?;
-    let mut fields = after.split_whitespace().skip(1);
-    let (parent, group) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
-    Some(Process { id, parent, group })
-}
-
-/// A process and all that it started, with their groups.
-fn family(root: u32, all: &[Process]) -> BTreeMap<u32, u32> {
-    let mut family: BTreeMap<u32, u32> =
-        all.iter().filter(|it| it.id == root).map(|it| (it.id, it.group)).collect();
-    loop {
-        let before = family.len();
-        let children = all.iter().filter(|it| family.contains_key(&it.parent));
-        let children: Vec<(u32, u32)> = children.map(|it| (it.id, it.group)).collect();
-        family.extend(children);
-        if family.len() == before {
-            return family;
+/// A process and all that it started.
+fn family(root: u32) -> BTreeSet<u32> {
+    let mut family = BTreeSet::from([root]);
+    for task in fs::read_dir(format!("/proc/{root}/task")).into_iter().flatten().flatten() {
+        let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        for child in children.split_whitespace().filter_map(|it| it.parse().ok()) {
+            family.extend(self::family(child));
         }
     }
+    family
 }
 
 #[cfg(test)]
@@ -125,14 +95,17 @@ mod tests {
     }
 
     #[test]
-    fn a_family_is_everybody_that_was_started_in_whatever_order_the_kernel_tells() {
-        let stats = [
-            "30 (a) b) S 20 30 30 0 -1",
-            "20 (sh) S 10 20 20 0 -1",
-            "10 (xtask) S 1 10 10 0 -1",
-            "40 (other) S 1 40 40 0 -1",
-        ];
-        let all: Vec<Process> = stats.iter().filter_map(|it| process(it)).collect();
-        assert_eq!(family(10, &all), [(10, 10), (20, 20), (30, 30)].into());
+    fn a_family_is_everybody_that_was_started_whoever_started_it() {
+        let mut shell = Command::new("sh");
+        let shell = shell.args(["-c", "sh -c 'echo ready; sleep 60; true'; true"]);
+        let mut shell = shell.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut ready = [0];
+        std::io::Read::read(shell.stdout.as_mut().unwrap(), &mut ready).unwrap();
+        let theirs = family(shell.id());
+        assert!(theirs.len() >= 2 && family(std::process::id()).is_superset(&theirs), "{theirs:?}");
+        for process in theirs {
+            let _ = Command::new("kill").args(["-s", "KILL", &process.to_string()]).status();
+        }
+        shell.wait().unwrap();
     }
 }
