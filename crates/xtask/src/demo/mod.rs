@@ -1,6 +1,7 @@
 //! `cargo xtask demo`: the bench as a playground. A process of its own keeps it, so that the terminal is free.
 
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,7 +18,7 @@ use bench::ironic::{Ironic, Options, Release};
 use bench::steps::{step, step_async};
 use bench::{cache, go};
 use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::json;
 
 use self::pictures::Watching;
@@ -76,7 +77,7 @@ pub(crate) enum Chapter {
 /// # Errors
 /// When a part does not start, or a chapter does not come to its end.
 pub(crate) fn up(chapter: Option<Chapter>, pictures: Option<&Path>) -> anyhow::Result<()> {
-    let stage = match (running(), Keeper::running()) {
+    let stage = match (running(), keeper(&keeper_file())) {
         (Some(stage), _) => stage,
         (None, None) => start()?,
         (None, Some(_)) => {
@@ -154,15 +155,14 @@ fn start() -> anyhow::Result<Stage> {
 /// # Errors
 /// When it does not end.
 pub(crate) fn down() -> anyhow::Result<()> {
-    let Some(keeper) = Keeper::running() else {
+    let Some(pid) = keeper(&keeper_file()) else {
         eprintln!("No demo is running.");
         return Ok(());
     };
     step("ending the demo", || {
-        let pid = keeper.pid;
         cache::run(Command::new("sh").args(["-c", &format!("kill -s TERM {pid}")]))?;
         let deadline = Instant::now() + Duration::from_secs(30);
-        while keeper.is_alive() {
+        while keeper(&keeper_file()).is_some() {
             if Instant::now() > deadline {
                 bail!("process {pid} does not end; `kill -9 {pid}` ends it and all its parts");
             }
@@ -180,8 +180,7 @@ pub(crate) fn down() -> anyhow::Result<()> {
 /// When a part does not start.
 pub(crate) fn serve() -> anyhow::Result<()> {
     // Before anything is started, so that it can be ended.
-    let keeper = Keeper::of(std::process::id()).context("/proc does not tell of this process")?;
-    write(&keeper_file(), &keeper)?;
+    let _held = hold(&keeper_file())?;
     let ended = tokio::runtime::Runtime::new()?.block_on(async {
         let mut terminated =
             tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
@@ -256,56 +255,38 @@ fn write(file: &Path, content: &impl Serialize) -> anyhow::Result<()> {
 }
 
 fn forget() {
-    for file in [state_file(), keeper_file()] {
-        let _ = fs::remove_file(file);
-    }
+    let _ = fs::remove_file(state_file());
 }
 
 fn state_file() -> PathBuf {
     cache::root().join("demo.json")
 }
 
+/// Locked by the process that keeps the demo for as long as that lives, and holds its number.
 fn keeper_file() -> PathBuf {
-    cache::root().join("demo.keeper.json")
+    cache::root().join("demo.keeper")
 }
 
-/// The process that keeps the demo.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Keeper {
-    pid: u32,
-    /// When it began, by the kernel's count: another process may have its number by now.
-    began: u64,
+/// Locks the file for this process until what is returned is dropped.
+fn hold(file: &Path) -> anyhow::Result<File> {
+    // Whoever has it keeps its number in it until it lets go.
+    let mut held = File::options().create(true).truncate(false).write(true).open(file)?;
+    held.lock()?;
+    held.set_len(0)?;
+    write!(held, "{}", std::process::id())?;
+    Ok(held)
 }
 
-impl Keeper {
-    /// The process of this number, unless it has ended.
-    fn of(pid: u32) -> Option<Self> {
-        let stat =
-            fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
-        // Its name stands in brackets and may be any text.
-        let mut fields = stat.rsplit_once(") ")?.1.split(' ');
-        // A process that has ended and was not waited for is a zombie: gone for our purposes.
-        if fields.next()? == "Z" {
-            return None;
-        }
-        Some(Self { pid, began: fields.nth(18)?.parse().ok()? })
-    }
-
-    /// The one that runs, if one does.
-    fn running() -> Option<Self> {
-        let keeper: Self = serde_json::from_slice(&fs::read(keeper_file()).ok()?).ok()?;
-        keeper.is_alive().then_some(keeper)
-    }
-
-    fn is_alive(&self) -> bool {
-        Self::of(self.pid).as_ref() == Some(self)
-    }
+/// The number of the process that keeps the demo, if one does.
+fn keeper(file: &Path) -> Option<u32> {
+    let is_held = File::open(file).ok()?.try_lock_shared().is_err();
+    fs::read_to_string(file).ok()?.parse().ok().filter(|_| is_held)
 }
 
 /// The demo that runs, if one does.
 fn running() -> Option<Stage> {
     let running: Stage = serde_json::from_slice(&fs::read(state_file()).ok()?).ok()?;
-    Keeper::running().is_some_and(|keeper| keeper.pid == running.pid).then_some(running)
+    keeper(&keeper_file()).is_some_and(|pid| pid == running.pid).then_some(running)
 }
 
 fn explain(stage: &Stage) {
@@ -339,13 +320,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_known_by_its_number_and_when_it_began() {
-        let me = Keeper::of(std::process::id()).unwrap();
-        assert!(me.is_alive());
-        assert!(!Keeper { began: me.began + 1, ..me }.is_alive(), "another one has its number");
-        let mut child = Command::new("true").spawn().unwrap();
-        let pid = child.id();
-        child.wait().unwrap();
-        assert_eq!(Keeper::of(pid), None);
+    fn a_demo_runs_for_as_long_as_its_keeper_holds_the_file() {
+        let folder = cache::RunDir::new("keeper").unwrap();
+        let file = folder.path().join("keeper");
+        assert_eq!(keeper(&file), None);
+        let held = hold(&file).unwrap();
+        assert_eq!(keeper(&file), Some(std::process::id()));
+        drop(held);
+        assert_eq!(keeper(&file), None, "its number is still there, and may be another one's");
     }
 }
