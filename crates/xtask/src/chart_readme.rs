@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 use kube::ResourceExt;
 use serde::Deserialize;
 
-use crate::reference::cell;
+use crate::reference::{cell, rules_of};
 use crate::root;
 use crate::values::{self, Value};
 
@@ -28,14 +28,6 @@ struct Chart {
 struct Dependency {
     /// Names of blocks below `exports` of its values.
     import_values: Vec<String>,
-}
-
-/// What is read of `files/rules.json`.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Rules {
-    #[serde(default)]
-    extend_crd: Vec<String>,
 }
 
 /// The README of a controller's chart.
@@ -100,9 +92,7 @@ fn crds(controller: &str) -> anyhow::Result<String> {
             own.join(", ")
         );
     }
-    let file = format!("charts/{controller}/files/rules.json");
-    let rules: Rules = serde_json::from_str(&text_of(&file)?).context(file)?;
-    if !rules.extend_crd.is_empty() {
+    if !rules_of(controller)?.extend_crd.is_empty() {
         text.push_str(
             "Before an install or upgrade, a hook adds the fields that the controller needs to other projects' CRDs\n\
              (`extendCrd.enabled`, [why](../../docs/adr/0004-extend-crd.md)).\n\n",

@@ -19,11 +19,11 @@ const NOTE: &str = "Made from the code by `cargo xtask crdgen`.\n";
 /// What a controller may do: `files/rules.json` of its chart.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Rules {
+pub(crate) struct Rules {
     namespaced: Vec<Rule>,
     cluster: Vec<Rule>,
     #[serde(default)]
-    extend_crd: Vec<String>,
+    pub(crate) extend_crd: Vec<String>,
     #[serde(default)]
     aggregated: Vec<Aggregated>,
 }
@@ -98,12 +98,17 @@ fn controller_page(controller: &Controller) -> anyhow::Result<String> {
             writeln!(text, "| `{name}` | {} | {} | {} |", row.kind, row.labels, cell(&row.help));
     }
     text.push_str(&rules(controller.deciding, &(controller.rules)()));
-    let file = chart::dir(controller.name).join("files/rules.json");
-    let rules =
-        fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-    let rules = serde_json::from_str(&rules).with_context(|| file.display().to_string())?;
+    let rules = rules_of(controller.name)?;
     text.push_str(&permissions(&rules));
     Ok(text)
+}
+
+/// What the chart of a controller allows it.
+pub(crate) fn rules_of(controller: &str) -> anyhow::Result<Rules> {
+    let file = chart::dir(controller).join("files/rules.json");
+    let rules =
+        fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    serde_json::from_str(&rules).with_context(|| file.display().to_string())
 }
 
 /// By what it decides.
