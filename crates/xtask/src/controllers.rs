@@ -1,11 +1,12 @@
-//! What the reference says of each controller comes from its code: a new controller is a new entry here.
+//! What the project's own commands know of each controller: a new controller is a new entry here.
 
 use clap::CommandFactory;
+use controller_kit::crd::Needed;
 use controller_kit::engine;
 use kube::runtime::reflector;
 use prometheus::Registry;
 
-/// A controller, as far as its reference is concerned.
+/// A controller, as far as its reference, the demo and the bench are concerned.
 pub(crate) struct Controller {
     /// Crate and binary.
     pub(crate) name: &'static str,
@@ -17,6 +18,15 @@ pub(crate) struct Controller {
     pub(crate) rules: fn() -> Vec<(&'static str, &'static str)>,
     /// Which of them decides.
     pub(crate) deciding: &'static str,
+    /// The fields that its `extend-crd` adds.
+    pub(crate) needed: fn() -> Vec<Needed>,
+    /// Whether it is told where Ironic is.
+    pub(crate) speaks_to_ironic: bool,
+}
+
+/// The controller of that name.
+pub(crate) fn find(name: &str) -> Option<&'static Controller> {
+    ALL.iter().find(|it| it.name == name)
 }
 
 const FIRST: &str = "The first that has something to say decides, in this order:";
@@ -38,6 +48,8 @@ pub(crate) const ALL: &[Controller] = &[
         },
         rules: bmo_reboot::decide::rules,
         deciding: FIRST,
+        needed: bmo_reboot::settings::needed,
+        speaks_to_ironic: true,
     },
     Controller {
         name: "capm3-reuse",
@@ -48,6 +60,8 @@ pub(crate) const ALL: &[Controller] = &[
         },
         rules: capm3_reuse::decide::rules,
         deciding: FIRST,
+        needed: capm3_reuse::settings::needed,
+        speaks_to_ironic: false,
     },
     Controller {
         name: "clusterpool-inventory",
@@ -61,6 +75,8 @@ pub(crate) const ALL: &[Controller] = &[
         },
         rules: clusterpool_inventory::decide::rules,
         deciding: EACH,
+        needed: clusterpool_inventory::settings::needed,
+        speaks_to_ironic: false,
     },
     Controller {
         name: "host-discovery",
@@ -71,6 +87,8 @@ pub(crate) const ALL: &[Controller] = &[
         },
         rules: Vec::new,
         deciding: FIRST,
+        needed: host_discovery::settings::needed,
+        speaks_to_ironic: true,
     },
     Controller {
         name: "remediation",
@@ -81,6 +99,8 @@ pub(crate) const ALL: &[Controller] = &[
         },
         rules: remediation::decide::rules,
         deciding: FIRST,
+        needed: remediation::settings::needed,
+        speaks_to_ironic: false,
     },
     Controller {
         name: "sample",
@@ -88,5 +108,7 @@ pub(crate) const ALL: &[Controller] = &[
         metrics: |registry| engine::register::<sample::reason::Reason>("sample", registry),
         rules: Vec::new,
         deciding: FIRST,
+        needed: Vec::new,
+        speaks_to_ironic: false,
     },
 ];

@@ -13,6 +13,8 @@ mod links;
 mod lint;
 mod measure;
 mod model;
+mod objects;
+mod program;
 mod reference;
 mod test;
 mod tidy;
@@ -57,38 +59,7 @@ enum Task {
     /// Measures what the API server takes by itself and what the controllers reach on it, with what they cost.
     ///
     /// Builds static release programs first, which takes minutes the first time.
-    Bench {
-        /// Only controllers whose name contains this.
-        #[arg(default_value = "")]
-        controller: String,
-        /// Writes the figures to this file as well.
-        #[arg(long, value_name = "FILE")]
-        json: Option<PathBuf>,
-        /// Puts another program to a controller's work: `<controller>=<path>`. It is told by its environment where the
-        /// API server is (`KUBECONFIG`), where to serve /readyz (`FERRITE_LISTEN`) and in which namespace to keep a
-        /// lease (`FERRITE_LEASE_NAMESPACE`); a script of two lines can turn that into flags.
-        #[arg(long = "peer", value_name = "CONTROLLER=PATH")]
-        peers: Vec<String>,
-        /// How many hosts a large installation has. Making them is most of the time that this takes.
-        #[arg(long, default_value = "10000")]
-        hosts: u32,
-        /// Measures the programs in this folder as they are, instead of building them: those of a release, or of a quick
-        /// look at the bench itself.
-        #[arg(long, value_name = "FOLDER")]
-        programs: Option<PathBuf>,
-        /// Keeps the other four running on the same API server while one is measured, and measures all five at rest on
-        /// the machines and clusters that were made. The name says which are measured beside that.
-        #[arg(long, conflicts_with = "peers")]
-        together: bool,
-        /// Measures instead what an installation needs whose hosts are split over so many instances: start and memory of
-        /// the controllers that read hosts, and what API server and Ironic need.
-        #[arg(long, value_name = "PARTS", conflicts_with_all = ["peers", "together"])]
-        split: Option<u32>,
-        /// How many network interfaces each of these hosts has, and three disks for each four of them: that is most of what
-        /// is stored of a host.
-        #[arg(long, default_value = "48", requires = "split")]
-        nics: u32,
-    },
+    Bench(measure::Options),
     /// Explores the worlds of a controller's model that are too large for a test.
     Model {
         /// Which model: the controller's name.
@@ -131,12 +102,7 @@ fn main() -> ExitCode {
         Task::Demo { down: true, .. } => demo::down(),
         Task::Demo { serve: true, .. } => demo::serve(),
         Task::Demo { chapter, pictures, .. } => demo::up(chapter, pictures.as_deref()),
-        Task::Bench { controller, json, hosts, programs, split: Some(parts), nics, .. } => {
-            measure::split(json.as_deref(), &controller, hosts, nics, parts, programs)
-        }
-        Task::Bench { controller, json, peers, hosts, programs, together, split: None, .. } => {
-            measure::run(json.as_deref(), &peers, &controller, hosts, programs, together)
-        }
+        Task::Bench(options) => measure::run(&options),
         Task::Model { name, world, states, depth, seconds } => {
             let time = std::time::Duration::from_secs(seconds);
             model::run(&name, &world, bench::model::Bounds { states, depth, time })

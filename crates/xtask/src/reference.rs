@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn every_flag_has_its_variable_and_every_metric_its_help() {
-        let sample = controllers::ALL.iter().find(|it| it.name == "sample").unwrap();
+        let sample = controllers::find("sample").unwrap();
         let page = controller_page(sample).unwrap();
         for word in ["`--listen`", "`FERRITE_LISTEN`", "`--flaw`", "`none`"] {
             assert!(page.contains(word), "{word} is not in:\n{page}");

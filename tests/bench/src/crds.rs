@@ -164,7 +164,11 @@ pub async fn install_folder(client: &Client) -> anyhow::Result<()> {
     settled(client).await
 }
 
-async fn create(client: &Client, crds: &[CustomResourceDefinition]) -> anyhow::Result<()> {
+/// Installs these CRDs as [`install`] does.
+///
+/// # Errors
+/// When the API server refuses one of them.
+pub async fn create(client: &Client, crds: &[CustomResourceDefinition]) -> anyhow::Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let mut names = BTreeSet::new();
     for crd in crds {

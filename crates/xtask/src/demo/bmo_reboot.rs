@@ -3,11 +3,12 @@
 use api_types::metal3::{BareMetalHost, PowerRecord};
 use api_types::names::ferrite::{POWER, POWER_MANAGED};
 use api_types::names::metal3::REBOOT;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::Api;
 use serde_json::{Value, json};
 
-use super::stage::{Server, Stage, namespace, until};
-use super::table::Table;
+use super::stage::{Server, Stage};
+use super::table::{Table, text};
+use crate::objects::{annotate, apply, merge_status, namespace};
 
 const NAMESPACE: &str = "demo-power";
 
@@ -19,16 +20,23 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
     println!("\nbmo-reboot: power, for many clients, exactly once");
     let client = stage.admin().await?;
     namespace(&client, NAMESPACE).await?;
+    let server = &stage.servers[0];
+    let host = host(server);
+    apply(&client, Some(NAMESPACE), &host).await?;
     let hosts: Api<BareMetalHost> = Api::namespaced(client, NAMESPACE);
-    let servers = &stage.servers[..1];
-    for server in servers {
-        add(&hosts, server).await?;
-    }
+    // As it is once the operator has installed it: that part is not shown here.
+    let status = json!({
+        "poweredOn": false, "operationalStatus": "OK", "errorMessage": "", "errorCount": 0,
+        "provisioning": { "state": "provisioned", "ID": server.node, "image": { "url": host["spec"]["image"]["url"] } },
+    });
+    merge_status(&hosts, &server.name, &status).await?;
     let mut table = Table::new(&["HOST", "BMC", "POWERED ON", "REBOOTING    ", "HELD BY"]);
-    let name = &servers[0].name;
+    let request = async |client: &str, value: Option<&str>| {
+        annotate(&hosts, &server.name, &format!("{REBOOT}/{client}"), value).await
+    };
 
     table.say("A host that is to be online is switched on:");
-    watch(&mut table, &hosts, servers, "the server is on", |host, power| {
+    watch(&mut table, &hosts, server, "the server is on", |host, power| {
         power == "On" && powered_on(host)
     })
     .await?;
@@ -36,16 +44,16 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
     table.say(
         "Two clients want to work on it while it is off. A backup asks softly, a remediation hard:",
     );
-    request(&hosts, name, "backup", Some("")).await?;
-    request(&hosts, name, "remediation", Some(r#"{"mode": "hard"}"#)).await?;
-    watch(&mut table, &hosts, servers, "the server is off", |host, power| {
+    request("backup", Some("")).await?;
+    request("remediation", Some(r#"{"mode": "hard"}"#)).await?;
+    watch(&mut table, &hosts, server, "the server is off", |host, power| {
         power == "Off" && !powered_on(host)
     })
     .await?;
 
     table.say("The remediation is done and lets go. The backup is not: the server stays off.");
-    request(&hosts, name, "remediation", None).await?;
-    watch(&mut table, &hosts, servers, "the hold of the backup alone is shown", |host, power| {
+    request("remediation", None).await?;
+    watch(&mut table, &hosts, server, "the hold of the backup alone is shown", |host, power| {
         let held = held(host);
         let is_by = |key: &str| held.iter().any(|held| held.ends_with(key));
         power == "Off" && is_by("/backup") && !is_by("/remediation")
@@ -53,26 +61,23 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
     .await?;
 
     table.say("The backup lets go, too, and power returns:");
-    request(&hosts, name, "backup", None).await?;
-    watch(&mut table, &hosts, servers, "the server is on again", |host, power| {
+    request("backup", None).await?;
+    watch(&mut table, &hosts, server, "the server is on again", |host, power| {
         power == "On" && powered_on(host)
     })
     .await?;
-    let host = hosts.get(name).await?;
-    let host = serde_json::to_value(&host)?;
-    let stamp =
-        |field: &str| host["status"]["provisioning"][field].as_str().unwrap_or("-").to_owned();
+    let host = serde_json::to_value(hosts.get(&server.name).await?)?;
+    let provisioning = &host["status"]["provisioning"];
     println!(
         "\n  Asked for at {}; what ran before {} is gone.",
-        stamp("pendingRebootSince"),
-        stamp("lastPoweredOn")
+        text(&provisioning["pendingRebootSince"]),
+        text(&provisioning["lastPoweredOn"])
     );
     Ok(())
 }
 
-/// Makes the host of a server as it is once the operator has installed it: that part is not shown here.
-async fn add(hosts: &Api<BareMetalHost>, server: &Server) -> anyhow::Result<()> {
-    let host = json!({
+fn host(server: &Server) -> Value {
+    json!({
         "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
         "metadata": { "name": server.name, "labels": { (POWER): POWER_MANAGED } },
         "spec": {
@@ -80,50 +85,27 @@ async fn add(hosts: &Api<BareMetalHost>, server: &Server) -> anyhow::Result<()> 
             "bmc": { "address": format!("redfish+{}", server.url()), "credentialsName": "bmc" },
             "image": { "url": "https://images.example.com/one.qcow2", "checksum": "sha256:0" },
         },
-    });
-    let apply = PatchParams::apply("demo").force();
-    hosts.patch(&server.name, &apply, &Patch::Apply(host)).await?;
-    let status = json!({ "status": {
-        "poweredOn": false, "operationalStatus": "OK", "errorMessage": "", "errorCount": 0,
-        "provisioning": { "state": "provisioned", "ID": server.node, "image": { "url": "https://images.example.com/one.qcow2" } },
-    }});
-    hosts.patch_status(&server.name, &PatchParams::default(), &Patch::Merge(status)).await?;
-    Ok(())
-}
-
-async fn request(
-    hosts: &Api<BareMetalHost>,
-    name: &str,
-    client: &str,
-    value: Option<&str>,
-) -> anyhow::Result<()> {
-    let patch = json!({ "metadata": { "annotations": { format!("{REBOOT}/{client}"): value } } });
-    hosts.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
-    Ok(())
+    })
 }
 
 async fn watch(
     table: &mut Table,
     hosts: &Api<BareMetalHost>,
-    servers: &[Server],
+    server: &Server,
     what: &str,
     is_so: impl Fn(&Value, &str) -> bool,
 ) -> anyhow::Result<()> {
-    until(what, async || {
-        let mut rows = Vec::new();
-        let mut all = true;
-        for server in servers {
-            let host = serde_json::to_value(hosts.get(&server.name).await?)?;
-            let power = server.power().await?;
-            all &= is_so(&host, &power);
-            let reason = rebooting(&host);
-            let on = if powered_on(&host) { "true" } else { "false" };
-            rows.push(vec![server.name.clone(), power, on.to_owned(), reason, keys(&host)]);
-        }
-        table.show(rows);
-        Ok(all)
-    })
-    .await
+    let look = async || {
+        let host = serde_json::to_value(hosts.get(&server.name).await?)?;
+        let power = server.power().await?;
+        let is_so = is_so(&host, &power);
+        let on = powered_on(&host).to_string();
+        anyhow::Ok((
+            vec![vec![server.name.clone(), power, on, rebooting(&host), keys(&host)]],
+            is_so,
+        ))
+    };
+    table.until(what, look).await
 }
 
 fn powered_on(host: &Value) -> bool {
@@ -134,7 +116,7 @@ fn powered_on(host: &Value) -> bool {
 fn rebooting(host: &Value) -> String {
     let conditions = host["status"]["conditions"].as_array();
     let condition = conditions.into_iter().flatten().find(|it| it["type"] == "Rebooting");
-    condition.and_then(|it| it["reason"].as_str()).unwrap_or("-").to_owned()
+    text(condition.map_or(&Value::Null, |it| &it["reason"]))
 }
 
 /// The holds for which the host is off, by its record.

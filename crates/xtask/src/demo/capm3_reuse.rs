@@ -7,15 +7,16 @@ use api_types::names::ferrite::{POWER, POWER_MANAGED};
 use api_types::names::metal3::HOST;
 use bench::bmo;
 use bench::cluster_api::objects::{
-    KUBEADM_CONFIG_TEMPLATE, Kind, MACHINE_DEPLOYMENT, METAL3_MACHINE, METAL3_MACHINE_TEMPLATE,
-    kubeadm_config_template, machine_deployment, metal3_machine_template,
+    MACHINE_DEPLOYMENT, METAL3_MACHINE, kubeadm_config_template, machine_deployment,
+    metal3_machine_template,
 };
-use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{DynamicObject, ListParams};
 use kube::{Client, ResourceExt as _};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::stage::{Server, Stage, until};
-use super::table::Table;
+use super::stage::{Server, Stage};
+use super::table::{Table, text};
+use crate::objects::{apply, merge_status};
 
 const MACHINES: u32 = 3;
 pub(super) const DEPLOYMENT: &str = "workers";
@@ -95,15 +96,10 @@ impl Place<'_> {
         for template in TEMPLATES {
             let mut object = metal3_machine_template(template);
             object["spec"]["nodeReuse"] = json!(true);
-            self.apply(METAL3_MACHINE_TEMPLATE, template, object).await?;
+            apply(self.client, Some(self.namespace), &object).await?;
         }
-        self.apply(KUBEADM_CONFIG_TEMPLATE, "join", kubeadm_config_template("join")).await
-    }
-
-    async fn apply(&self, kind: Kind, name: &str, object: Value) -> anyhow::Result<()> {
-        let apply = PatchParams::apply("demo").force();
-        kind.api(self.client, self.namespace).patch(name, &apply, &Patch::Apply(object)).await?;
-        Ok(())
+        let join = kubeadm_config_template("join");
+        apply(self.client, Some(self.namespace), &join).await.map(drop)
     }
 
     /// An available host whose power is bmo-reboot's; a stand-in plays the operator that installs it.
@@ -114,9 +110,7 @@ impl Place<'_> {
         }
         let labels = json!({ (POWER): POWER_MANAGED });
         bmo::make_host(self.client, self.namespace, &server.name, self.namespace, &labels).await?;
-        let node = json!({ "status": { "provisioning": { "ID": server.node } } });
-        hosts.patch_status(&server.name, &PatchParams::default(), &Patch::Merge(node)).await?;
-        Ok(())
+        merge_status(&hosts, &server.name, &json!({ "provisioning": { "ID": server.node } })).await
     }
 
     /// The template that the deployment has or will begin with, and the other one.
@@ -132,7 +126,7 @@ impl Place<'_> {
 
     async fn deploy(&self, cluster: &str, template: &str) -> anyhow::Result<()> {
         let object = machine_deployment(DEPLOYMENT, cluster, MACHINES, template, "join");
-        self.apply(MACHINE_DEPLOYMENT, DEPLOYMENT, object).await
+        apply(self.client, Some(self.namespace), &object).await.map(drop)
     }
 
     /// Shows the hosts until there are only machines of this template, all up; gives the machine of each host.
@@ -145,7 +139,7 @@ impl Place<'_> {
         let machines = METAL3_MACHINE.api(self.client, self.namespace);
         let hosts = bmo::api(self.client, self.namespace);
         let mut up = BTreeMap::new();
-        until(&format!("{MACHINES} machines of {template} are up"), async || {
+        let look = async || {
             let all = machines.list(&ListParams::default()).await?.items;
             let mut rows = Vec::new();
             for server in servers {
@@ -159,15 +153,14 @@ impl Place<'_> {
                     image.unwrap_or_else(|| "-".to_owned()),
                 ]);
             }
-            table.show(rows);
             let is_up = |it: &&DynamicObject| {
                 cloned_from(it) == template
                     && it.data["status"]["initialization"]["provisioned"] == true
             };
             up = all.iter().filter(is_up).map(|it| (host_of(it), it.name_any())).collect();
-            Ok(all.len() == MACHINES as usize && up.len() == all.len())
-        })
-        .await?;
+            anyhow::Ok((rows, all.len() == MACHINES as usize && up.len() == all.len()))
+        };
+        table.until(&format!("{MACHINES} machines of {template} are up"), look).await?;
         Ok(up)
     }
 }
@@ -187,8 +180,4 @@ fn consumer(host: &DynamicObject) -> String {
         (Some(kind), Some(name)) => format!("{kind} {name}"),
         _ => "-".to_owned(),
     }
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or("-").to_owned()
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use bench::hive::{PLAYED_BY, api, kind};
-use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use super::stage::{Stage, namespace, until};
-use super::table::Table;
+use super::stage::Stage;
+use super::table::{PATIENCE, Table};
+use crate::objects::{self, namespace, secret, until};
 
 const NAMESPACE: &str = "demo-pools";
 const POOL: &str = "lab";
@@ -111,25 +111,17 @@ async fn prepare(client: &Client) -> anyhow::Result<()> {
         let api = api(client, NAMESPACE, of);
         if api.get_opt(name).await?.is_some() {
             api.delete(name, &DeleteParams::default()).await?;
-            until("the pool of before is gone", async || Ok(api.get_opt(name).await?.is_none()))
-                .await?;
+            until("the pool of before is gone", PATIENCE, async || {
+                Ok(api.get_opt(name).await?.is_none().then_some(()))
+            })
+            .await?;
         }
     }
     let config = "apiVersion: v1\nmetadata: {name: x}\nbaseDomain: x\nplatform: {none: {}}\n";
-    let secret = json!({
-        "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "install-config" },
-        "stringData": { "install-config.yaml": config },
-    });
-    let params = PatchParams::apply("demo").force();
-    let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
-    secrets.patch("install-config", &params, &Patch::Apply(secret)).await?;
-    let set = json!({
-        "apiVersion": "hive.openshift.io/v1", "kind": "ClusterImageSet",
-        "metadata": { "name": RELEASE },
-        "spec": { "releaseImage": "registry.example.com/release:1" },
-    });
-    let sets: Api<DynamicObject> = Api::all_with(client.clone(), &kind("ClusterImageSet"));
-    sets.patch(RELEASE, &params, &Patch::Apply(set)).await?;
+    let config = json!({ "install-config.yaml": config });
+    secret(client, NAMESPACE, "install-config", &config).await?;
+    let release = json!({ "spec": { "releaseImage": "registry.example.com/release:1" } });
+    put(client, None, ("ClusterImageSet", RELEASE), &release).await?;
     for name in ENTRIES {
         entry(client, name, name, name == "gamma").await?;
     }
@@ -137,13 +129,20 @@ async fn prepare(client: &Client) -> anyhow::Result<()> {
 }
 
 async fn apply(client: &Client, of: &str, name: &str, object: &Value) -> anyhow::Result<()> {
+    put(client, Some(NAMESPACE), (of, name), object).await
+}
+
+async fn put(
+    client: &Client,
+    namespace: Option<&str>,
+    (of, name): (&str, &str),
+    object: &Value,
+) -> anyhow::Result<()> {
     let mut object = object.clone();
     object["apiVersion"] = json!("hive.openshift.io/v1");
     object["kind"] = json!(of);
     object["metadata"]["name"] = json!(name);
-    let params = PatchParams::apply("demo").force();
-    api(client, NAMESPACE, of).patch(name, &params, &Patch::Apply(object)).await?;
-    Ok(())
+    objects::apply(client, namespace, &object).await.map(drop)
 }
 
 /// How one entry is.
@@ -197,20 +196,14 @@ async fn watch(
     what: &str,
     is_so: impl Fn(&BTreeMap<String, Row>) -> bool,
 ) -> anyhow::Result<()> {
-    until(what, async || {
+    let look = async || {
         let rows = rows(client).await?;
         let cells = |(name, row): (&String, &Row)| {
-            vec![
-                name.clone(),
-                row.status.clone(),
-                row.cluster.clone(),
-                row.is.clone(),
-                row.claim.clone(),
-                row.why.clone(),
-            ]
+            let cells = [name, &row.status, &row.cluster, &row.is, &row.claim, &row.why];
+            cells.into_iter().cloned().collect()
         };
-        table.show(rows.iter().map(cells).collect());
-        Ok(ENTRIES.iter().any(|it| rows.contains_key(*it)) && is_so(&rows))
-    })
-    .await
+        let is_so = ENTRIES.iter().any(|it| rows.contains_key(*it)) && is_so(&rows);
+        anyhow::Ok((rows.iter().map(cells).collect(), is_so))
+    };
+    table.until(what, look).await
 }

@@ -5,11 +5,13 @@ use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
 use api_types::names::ferrite::APPROVE;
 use bench::agent::Agent;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::Client;
+use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::{Value, json};
 
-use super::stage::{Stage, namespace, until};
+use super::stage::Stage;
 use super::table::Table;
+use crate::objects::{annotate, apply, namespace};
 
 const NAMESPACE: &str = "demo-discovery";
 const BY_HAND: &str = "typed-by-hand";
@@ -31,7 +33,8 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
     namespace(&client, NAMESPACE).await?;
     let place = Place {
         hosts: Api::namespaced(client.clone(), NAMESPACE),
-        discoveries: Api::namespaced(client, NAMESPACE),
+        discoveries: Api::namespaced(client.clone(), NAMESPACE),
+        client,
     };
     // What is left of an earlier play would be known already.
     place.hosts.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
@@ -64,9 +67,7 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
         .await?;
 
     table.say("The fourth was a host already, so nothing was made of it. The fifth is of a maker that has to be approved, by one annotation:");
-    let approved = json!({ "metadata": { "annotations": { APPROVE: machines[4].node } } });
-    let params = PatchParams::default();
-    place.discoveries.patch("strangers", &params, &Patch::Merge(approved)).await?;
+    annotate(&place.discoveries, "strangers", APPROVE, Some(&machines[4].node)).await?;
     place
         .watch(&mut table, &machines, "the fifth is a host", |rows| {
             rows[4][3].starts_with("guest-")
@@ -85,6 +86,7 @@ fn agent(first: u32, number: u32) -> Agent {
 }
 
 struct Place {
+    client: Client,
     hosts: Api<BareMetalHost>,
     discoveries: Api<BareMetalHostDiscovery>,
 }
@@ -108,9 +110,7 @@ impl Place {
                 "approval": approval,
             },
         });
-        let apply = PatchParams::apply("demo").force();
-        self.discoveries.patch(name, &apply, &Patch::Apply(object)).await?;
-        Ok(())
+        apply(&self.client, Some(NAMESPACE), &object).await.map(drop)
     }
 
     /// The host of a machine that somebody registered in the old way.
@@ -120,9 +120,7 @@ impl Place {
             "metadata": { "name": BY_HAND },
             "spec": { "online": true, "bootMACAddress": agent.mac(0) },
         });
-        let apply = PatchParams::apply("demo").force();
-        self.hosts.patch(BY_HAND, &apply, &Patch::Apply(object)).await?;
-        Ok(())
+        apply(&self.client, Some(NAMESPACE), &object).await.map(drop)
     }
 
     async fn watch(
@@ -132,7 +130,7 @@ impl Place {
         what: &str,
         is_so: impl Fn(&[Vec<String>]) -> bool,
     ) -> anyhow::Result<()> {
-        until(what, async || {
+        let look = async || {
             let hosts = self.hosts.list(&ListParams::default()).await?;
             let discoveries = self.discoveries.list(&ListParams::default()).await?;
             let mut rows = Vec::new();
@@ -158,10 +156,9 @@ impl Place {
                     why.unwrap_or_default(),
                 ]);
             }
-            let so = is_so(&rows);
-            table.show(rows);
-            Ok(so)
-        })
-        .await
+            let is_so = is_so(&rows);
+            anyhow::Ok((rows, is_so))
+        };
+        table.until(what, look).await
     }
 }

@@ -19,10 +19,11 @@ use bench::steps::{step, step_async};
 use bench::{cache, go};
 use clap::ValueEnum;
 use serde::Serialize;
-use serde_json::json;
 
 use self::pictures::Watching;
 use self::stage::{Cluster, Controller, Server, Stage};
+use crate::controllers::{self, PODS};
+use crate::program::Environment;
 
 mod bmo_reboot;
 mod capm3_reuse;
@@ -33,14 +34,6 @@ mod remediation;
 mod stage;
 mod table;
 
-/// The controllers, and whether they speak to Ironic.
-const CONTROLLERS: [(&str, bool); 5] = [
-    ("bmo-reboot", true),
-    ("capm3-reuse", false),
-    ("clusterpool-inventory", false),
-    ("host-discovery", true),
-    ("remediation", false),
-];
 const PROGRAMS: [&str; 8] = [
     "etcd",
     "kube-apiserver",
@@ -121,7 +114,7 @@ fn start() -> anyhow::Result<Stage> {
         // Together with what runs here already: alone they would want other features of what both need, and all of it
         // would be compiled a second time.
         build.args(["build", "--locked", "--quiet", "-p", "xtask"]);
-        build.args(CONTROLLERS.iter().flat_map(|(name, _)| ["-p", name]));
+        build.args(PODS.iter().flat_map(|name| ["-p", name]));
         anyhow::ensure!(build.status()?.success(), "the controllers could not be built");
         Ok(())
     })?;
@@ -198,7 +191,8 @@ async fn keep() -> anyhow::Result<()> {
     let plane = step_async("kube-apiserver and etcd", ControlPlane::start("demo")).await?;
     step_async("CRDs of Metal3, CAPM3 and Hive", crds::install(&plane.admin().await, &Group::ALL))
         .await?;
-    step_async("our own CRDs", stage::own_crds(&plane.admin().await)).await?;
+    let own: Vec<_> = api_types::own_crds().into_iter().map(|it| it.1).collect();
+    step_async("our own CRDs", crds::create(&plane.admin().await, &own)).await?;
     // What is deleted takes its own with it, as in a cluster.
     plane.start_controllers(&["garbage-collector-controller", "namespace-controller"]).await?;
     let _hive = StandIn::for_all(&plane.admin().await, clusterpool_inventory::PLAYER);
@@ -224,15 +218,17 @@ async fn keep() -> anyhow::Result<()> {
     let mut controllers = Vec::new();
     let folder = std::env::current_exe()?;
     let folder = folder.parent().context("xtask runs from no folder")?;
-    for (name, speaks_to_ironic) in CONTROLLERS {
-        let endpoint = Some(ironic.endpoint.as_str()).filter(|_| speaks_to_ironic);
-        let values = endpoint.map_or(json!({}), |it| json!({ "ironic": { "endpoint": it } }));
-        let environment: Vec<_> = endpoint.map(|it| ("IRONIC_ENDPOINT", it)).into_iter().collect();
+    for name in PODS {
+        let mut environment: Environment = vec![("FERRITE_LOG_FORMAT", "text".to_owned())];
+        if controllers::find(name).is_some_and(|it| it.speaks_to_ironic) {
+            environment.push(("IRONIC_ENDPOINT", ironic.endpoint.clone()));
+        }
         let program = folder.join(name);
-        let starting = stage::start_controller(&plane, &program, name, &values, &environment);
-        let (service, controller) = step_async(name, starting).await?;
-        services.push(service);
-        controllers.push(controller);
+        let starting = stage::start_controller(&plane, &program, name, &environment);
+        let running = step_async(name, starting).await?;
+        let (address, log) = (running.address.clone(), running.service.log().to_owned());
+        controllers.push(Controller { name: name.to_owned(), address, log });
+        services.push(running);
     }
     let running = Stage {
         pid: std::process::id(),

@@ -13,14 +13,15 @@ use bench::cluster_api::objects::{
 use k8s_openapi::api::core::v1::{Node, Secret};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::Kubeconfig;
 use kube::{Client, ResourceExt as _};
 use remediation::history::{Entry, History};
 use serde_json::{Value, json};
 
 use super::capm3_reuse;
-use super::stage::{Server, Stage, until};
-use super::table::Table;
+use super::stage::{Server, Stage};
+use super::table::{Table, text};
+use crate::objects::{apply, config, merge};
 
 const REMEDIATION: Kind =
     Kind { api_version: "remediation.metal3.io/v1alpha1", kind: "Metal3Remediation" };
@@ -45,13 +46,13 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
     table.say("Three machines run, and a MachineHealthCheck looks after them:");
     capm3_reuse::come_up(stage).await?;
     place.check().await?;
-    until("all machines are healthy", async || {
-        place.show(&mut table).await?;
+    let look = async || {
         let api = MACHINE_HEALTH_CHECK.api(&place.client, place.namespace());
         let status = &api.get(NAME).await?.data["status"];
-        Ok(status["expectedMachines"] == 3 && status["currentHealthy"] == 3)
-    })
-    .await?;
+        let are_healthy = status["expectedMachines"] == 3 && status["currentHealthy"] == 3;
+        anyhow::Ok((place.rows().await?, are_healthy))
+    };
+    table.until("all machines are healthy", look).await?;
     let machines = place.machines().await?;
     let mut sick = machines.iter();
     let (first, second) = (sick.next(), sick.next());
@@ -80,7 +81,7 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
     let hosts = bmo::api(&place.client, place.namespace());
     let repaired =
         json!({"metadata": {"annotations": {UNHEALTHY: null, UNHEALTHY_DEPRECATED: null}}});
-    hosts.patch(stays, &PatchParams::default(), &Patch::Merge(repaired)).await?;
+    merge(&hosts, stays, &repaired).await?;
     println!("  kubectl annotate baremetalhost {stays} {UNHEALTHY}- {UNHEALTHY_DEPRECATED}-");
     Ok(())
 }
@@ -92,8 +93,7 @@ async fn workload(client: &Client, stage: &Stage) -> anyhow::Result<Client> {
     let value = secret.data.and_then(|mut it| it.remove("value"));
     let text = value.ok_or_else(|| anyhow::anyhow!("the cluster has no kubeconfig"))?;
     let file = Kubeconfig::from_yaml(std::str::from_utf8(&text.0)?)?;
-    let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
-    Ok(Client::try_from(config)?)
+    Ok(Client::try_from(config(file).await?)?)
 }
 
 struct Place<'a> {
@@ -117,10 +117,8 @@ impl Place<'_> {
             TEMPLATE.object(NAME, &json!({"template": {"spec": {"strategy": strategy}}}));
         let pool = capm3_reuse::DEPLOYMENT;
         let check = machine_health_check(NAME, &self.stage.cluster.name, pool, TEMPLATE, NAME);
-        for (kind, object) in [(TEMPLATE, template), (MACHINE_HEALTH_CHECK, check)] {
-            let apply = PatchParams::apply("demo").force();
-            let api = kind.api(&self.client, self.namespace());
-            api.patch(NAME, &apply, &Patch::Apply(object)).await?;
+        for object in [template, check] {
+            apply(&self.client, Some(self.namespace()), &object).await?;
         }
         Ok(())
     }
@@ -145,7 +143,7 @@ impl Place<'_> {
         Ok(text(&machine.data["status"]["nodeRef"]["name"]))
     }
 
-    async fn show(&self, table: &mut Table) -> anyhow::Result<()> {
+    async fn rows(&self) -> anyhow::Result<Vec<Vec<String>>> {
         let (hosts, machines) = (bmo::api(&self.client, self.namespace()), self.machines().await?);
         let requests = REMEDIATION.api(&self.client, self.namespace());
         let nodes: Api<Node> = Api::all(self.workload.clone());
@@ -174,8 +172,7 @@ impl Place<'_> {
                 marked.to_owned(),
             ]);
         }
-        table.show(rows);
-        Ok(())
+        Ok(rows)
     }
 
     /// There is no kubelet here: what is said of one that has fallen silent.
@@ -223,8 +220,8 @@ impl Place<'_> {
         let server = server.ok_or_else(|| anyhow::anyhow!("{host} is no server"))?;
         let requests = REMEDIATION.api(&self.client, self.namespace());
         let (mut asked, mut booted) = (false, false);
-        until(&format!("{machine} is healthy again"), async || {
-            self.show(table).await?;
+        let look = async || {
+            let rows = self.rows().await?;
             let request = requests.get_opt(machine).await?;
             asked |= request.is_some();
             let waits = request.is_some_and(|it| it.data["status"]["step"] == "recover");
@@ -234,21 +231,22 @@ impl Place<'_> {
             }
             let last = self.last(host).await?.filter(|it| it.machine == machine);
             let recovered = last.is_some_and(|it| it.result.as_deref() == Some("Recovered"));
-            Ok(asked && recovered && requests.get_opt(machine).await?.is_none())
-        })
-        .await
+            let is_over = asked && recovered && requests.get_opt(machine).await?.is_none();
+            anyhow::Ok((rows, is_over))
+        };
+        table.until(&format!("{machine} is healthy again"), look).await
     }
 
     /// Shows how a machine is given up.
     async fn replaced(&self, table: &mut Table, machine: &str) -> anyhow::Result<()> {
         let machines = MACHINE.api(&self.client, self.namespace());
-        until(&format!("{machine} is replaced"), async || {
-            self.show(table).await?;
+        let look = async || {
             let all = machines.list(&ListParams::default()).await?.items;
             let up = all.iter().filter(|it| it.data["status"]["nodeRef"]["name"].is_string());
-            Ok(up.count() == 3 && all.iter().all(|it| it.name_any() != machine))
-        })
-        .await
+            let is_replaced = up.count() == 3 && all.iter().all(|it| it.name_any() != machine);
+            anyhow::Ok((self.rows().await?, is_replaced))
+        };
+        table.until(&format!("{machine} is replaced"), look).await
     }
 
     /// What the host remembers.
@@ -300,8 +298,4 @@ fn step(request: &DynamicObject) -> String {
 
 fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or("-").to_owned()
 }

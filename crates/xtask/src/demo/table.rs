@@ -2,7 +2,14 @@
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::objects;
+
+/// How long a chapter waits for what it shows.
+pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A table of text with a fixed head.
 pub(crate) struct Table {
@@ -40,7 +47,7 @@ impl Table {
     }
 
     /// Shows the rows, if they are not what was shown last.
-    pub(crate) fn show(&mut self, rows: Vec<Vec<String>>) {
+    fn show(&mut self, rows: Vec<Vec<String>>) {
         if rows == self.rows {
             return;
         }
@@ -61,6 +68,20 @@ impl Table {
         for row in self.rows.iter().filter(|row| !before.contains(row)) {
             println!("    {seconds:>6.1}s  {}", self.line(row));
         }
+    }
+
+    /// Looks again and again, and shows the rows, until they are as the chapter wants them.
+    pub(crate) async fn until(
+        &mut self,
+        what: &str,
+        mut look: impl AsyncFnMut() -> anyhow::Result<(Vec<Vec<String>>, bool)>,
+    ) -> anyhow::Result<()> {
+        objects::until(what, PATIENCE, async || {
+            let (rows, is_so) = look().await?;
+            self.show(rows);
+            Ok(is_so.then_some(()))
+        })
+        .await
     }
 
     fn draw(&mut self) {
@@ -86,4 +107,9 @@ impl Table {
         }
         line.trim_end().to_owned()
     }
+}
+
+/// A text of an object as a cell shows it.
+pub(crate) fn text(value: &Value) -> String {
+    value.as_str().unwrap_or("-").to_owned()
 }

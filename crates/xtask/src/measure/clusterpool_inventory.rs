@@ -1,38 +1,32 @@
 //! clusterpool-inventory: a large pool fills, rests, and gives its entries from one cluster to the next.
 
-use std::collections::BTreeSet;
-use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use api_types::hive::ClusterPool;
-use bench::{crds, hive, load};
+use bench::crds::Group;
+use bench::hive;
 use clusterpool_inventory::make;
 use clusterpool_inventory::platform::Platform;
 use clusterpool_inventory::seen::Part;
-use controller_kit::crd;
-use futures_util::{Stream, StreamExt, TryStreamExt, stream};
+use futures_util::TryStreamExt;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
-use super::program::Running;
-use super::{
-    Environment, Figure, Ground, Limits, Operation, Program, Round, Work, account, fleet, rest,
-    watch,
-};
+use super::row::CACHED_MEGABYTES;
+use super::watch::{self, Objects};
+use super::{Figures, Ground, Operation, PATIENCE, Program, Round, Work, each, fleet};
+use crate::objects::{annotate, apply, namespace, secret};
+use crate::program::Running;
 
 pub(super) const WORK: Work = Work {
     controller: "clusterpool-inventory",
-    build: &["--package=clusterpool-inventory", "--bin=clusterpool-inventory"],
-    program: "clusterpool-inventory",
-    chart: Some("clusterpool-inventory"),
-    values: "{}",
-    neighbours: |ground| Box::pin(neighbours(ground)),
-    limits: Limits { megabytes: 15.0, ready_ms: 300.0, resident_megabytes: 15.0, share: 0.8 },
+    crds: &[Group::Hive],
+    share: 0.8,
     operation: Some(Operation {
         name: "clusters made",
         count: clusters_of,
@@ -41,7 +35,8 @@ pub(super) const WORK: Work = Work {
         prepare: |ground, round| Box::pin(prepare(ground, round)),
         done: |ground, round| Box::pin(done(ground, round)),
     }),
-    further: Some(|ground, program| Box::pin(further(ground, program))),
+    further: Some(|ground, program, figures| Box::pin(further(ground, program, figures))),
+    ..Work::SMALL
 };
 
 const RELEASE: &str = "release";
@@ -57,50 +52,27 @@ const PULL: &str = "{\"auths\":{}}";
 const CLOUDS: &str = "clouds: {}";
 const PAUSE: &str = api_types::names::hive::RECONCILE_PAUSE;
 const OWNER: &str = api_types::names::ferrite::POOL_OWNER;
-/// As many clusters as the controller begins at the same time.
-const BEGUN_AT_ONCE: usize = 32;
 /// Clusters that are deleted one after the other, and passes whose cost is measured.
 const FREED: usize = 100;
 const PASSES: u32 = 100;
 /// From one write to the next: long enough for a pass.
 const APART: Duration = Duration::from_millis(100);
-/// A watch that has nothing new for so long has told all.
-const QUIET: Duration = Duration::from_secs(3);
-const PATIENCE: Duration = Duration::from_secs(1800);
 
 fn clusters_of(hosts: u32) -> u32 {
     hosts / 10
 }
 
-async fn neighbours(ground: &Ground) -> anyhow::Result<Environment> {
-    crds::install(&ground.admin, &[crds::Group::Hive]).await?;
-    let needed = clusterpool_inventory::settings::needed();
-    crd::extend(&ground.admin, &needed, false).await.map_err(anyhow::Error::msg)?;
-    let sets: Api<DynamicObject> =
-        Api::all_with(ground.admin.clone(), &hive::kind("ClusterImageSet"));
-    let set = object(
-        "ClusterImageSet",
-        RELEASE,
-        &json!({ "releaseImage": "registry.example.com/release:1" }),
-    )?;
-    match sets.create(&PostParams::default(), &set).await {
-        Err(kube::Error::Api(status)) if status.is_already_exists() => {}
-        other => drop(other?),
-    }
-    Ok(Environment::new())
-}
-
-fn object(kind: &str, name: &str, spec: &Value) -> anyhow::Result<DynamicObject> {
-    Ok(serde_json::from_value(json!({
+fn object(kind: &str, name: &str, spec: &Value) -> Value {
+    json!({
         "apiVersion": "hive.openshift.io/v1",
         "kind": kind,
         "metadata": { "name": name },
         "spec": spec,
-    }))?)
+    })
 }
 
 /// A customization that names its cluster.
-fn entry(name: &str) -> anyhow::Result<DynamicObject> {
+fn entry(name: &str) -> Value {
     let patch = json!({ "op": "replace", "path": "/metadata/name", "value": name });
     object("ClusterDeploymentCustomization", name, &json!({ "installConfigPatches": [patch] }))
 }
@@ -110,24 +82,20 @@ fn entry(name: &str) -> anyhow::Result<DynamicObject> {
 /// and a shorter run falls between.
 async fn bare(ground: &Ground, client: Client, round: Round) -> anyhow::Result<f64> {
     let (count, name) = (round.count, format!("bare-{}", round.number));
-    fleet::namespace(ground, &name).await?;
+    namespace(&ground.admin, &name).await?;
     entries(&ground.admin, &name, count).await?;
-    let pool = serde_json::from_value(json!({
-        "apiVersion": "hive.openshift.io/v1",
-        "kind": "ClusterPool",
-        "metadata": { "name": name, "namespace": name, "uid": fleet::node(0), "generation": 1 },
-        "spec": spec(count),
-    }))?;
+    let mut pool = object("ClusterPool", &name, &spec(count));
+    pool["metadata"] =
+        json!({ "name": name, "namespace": name, "uid": fleet::node(0), "generation": 1 });
+    let pool = serde_json::from_value(pool)?;
     let unpaused = |it: &DynamicObject| {
         let is_ours = it.annotations().get(&nobodys(OWNER)).is_some_and(|it| *it == name);
         is_ours && !it.annotations().contains_key(&nobodys(PAUSE))
     };
-    let mut seen = pin!(changes(&ground.admin, "ClusterDeployment"));
+    let mut seen = changes(&ground.admin, "ClusterDeployment");
     let began = Instant::now();
-    let cluster = async |n: u32| bare_cluster(&client, &pool, n).await;
-    let writes =
-        stream::iter(0..count).map(cluster).buffer_unordered(BEGUN_AT_ONCE).try_collect::<()>();
-    tokio::try_join!(writes, all_made(seen.as_mut(), count, unpaused))?;
+    let writes = each(0..count, async |n: u32| bare_cluster(&client, &pool, n).await);
+    tokio::try_join!(writes, watch::seen(&mut seen, count, "every cluster is made", unpaused))?;
     let rate = f64::from(9 * count) / began.elapsed().as_secs_f64();
     // The controller remembers every cluster there is.
     let gone = async |n: u32| {
@@ -138,7 +106,7 @@ async fn bare(ground: &Ground, client: Client, round: Round) -> anyhow::Result<f
         api.delete(&name, &DeleteParams::default()).await?;
         anyhow::Ok(())
     };
-    stream::iter(0..count).map(gone).buffer_unordered(BEGUN_AT_ONCE).try_collect::<()>().await?;
+    each(0..count, gone).await?;
     Ok(rate)
 }
 
@@ -179,7 +147,7 @@ async fn bare_cluster(client: &Client, pool: &ClusterPool, number: u32) -> anyho
         let secret = of_nobody(secret, &space);
         secrets.create(&post, &serde_json::from_value(secret)?).await?;
     }
-    let source = serde_json::from_value(serde_json::to_value(entry(&entry_name)?)?)?;
+    let source = serde_json::from_value(entry(&entry_name))?;
     let copy = of_nobody(make::customization(pool, &name, &source), &space);
     let copies = hive::api(client, &name, "ClusterDeploymentCustomization");
     copies.create(&post, &serde_json::from_value(copy)?).await?;
@@ -227,12 +195,9 @@ fn of_nobody(mut object: Value, pool: &str) -> Value {
 }
 
 async fn entries(client: &Client, namespace: &str, count: u32) -> anyhow::Result<()> {
-    let api = hive::api(client, namespace, "ClusterDeploymentCustomization");
-    let make = async |n: u32| {
-        api.create(&PostParams::default(), &entry(&format!("e{n}"))?).await?;
-        anyhow::Ok(())
-    };
-    stream::iter(0..count).map(make).buffer_unordered(BEGUN_AT_ONCE).try_collect().await
+    let entry =
+        async |n: u32| apply(client, Some(namespace), &entry(&format!("e{n}"))).await.map(drop);
+    each(0..count, entry).await
 }
 
 /// Pool and namespace of a round have one name.
@@ -243,22 +208,18 @@ fn pool_of(round: usize) -> String {
 /// A pool of that size with as many entries.
 async fn prepare(ground: &Ground, round: Round) -> anyhow::Result<()> {
     let (client, name) = (&ground.admin, pool_of(round.number));
-    fleet::namespace(ground, &name).await?;
-    let secrets: Api<Secret> = Api::namespaced(client.clone(), &name);
-    for (secret, key, text) in [
+    let release = json!({ "releaseImage": "registry.example.com/release:1" });
+    apply(client, None, &object("ClusterImageSet", RELEASE, &release)).await?;
+    namespace(client, &name).await?;
+    for (of, key, text) in [
         ("template", "install-config.yaml", TEMPLATE),
         ("pull", ".dockerconfigjson", PULL),
         ("cloud", "clouds.yaml", CLOUDS),
     ] {
-        let secret = json!({ "metadata": { "name": secret }, "stringData": { key: text } });
-        secrets.create(&PostParams::default(), &serde_json::from_value(secret)?).await?;
+        secret(client, &name, of, &json!({ key: text })).await?;
     }
     entries(client, &name, round.count).await?;
-    let pools = hive::api(client, &name, "ClusterPool");
-    pools
-        .create(&PostParams::default(), &object("ClusterPool", &name, &spec(round.count))?)
-        .await?;
-    Ok(())
+    apply(client, Some(&name), &object("ClusterPool", &name, &spec(round.count))).await.map(drop)
 }
 
 fn spec(count: u32) -> Value {
@@ -282,81 +243,63 @@ fn is_of(cluster: &DynamicObject, pool: &str) -> bool {
     cluster.data["spec"]["clusterPoolRef"]["poolName"] == pool
 }
 
-fn changes(client: &Client, kind: &str) -> impl Stream<Item = watcher::Result<DynamicObject>> {
-    let all: Api<DynamicObject> = Api::all_with(client.clone(), &hive::kind(kind));
-    watch::objects(all, watcher::Config::default())
+/// Clusters of the pool that Hive may install.
+fn may_install(cluster: &DynamicObject, pool: &str) -> bool {
+    is_of(cluster, pool) && !cluster.annotations().contains_key(PAUSE)
+}
+
+fn all(client: &Client, kind: &str) -> Api<DynamicObject> {
+    Api::all_with(client.clone(), &hive::kind(kind))
+}
+
+fn changes(client: &Client, kind: &str) -> Objects<DynamicObject> {
+    watch::objects(all(client, kind), watcher::Config::default())
+}
+
+/// The clusters of a pool.
+async fn clusters(client: &Client, pool: &str) -> anyhow::Result<Vec<DynamicObject>> {
+    let mut found = all(client, "ClusterDeployment").list(&ListParams::default()).await?.items;
+    found.retain(|it| is_of(it, pool));
+    Ok(found)
 }
 
 /// Hive may install every cluster of the pool.
 async fn done(ground: &Ground, round: Round) -> anyhow::Result<()> {
     let pool = pool_of(round.number);
-    let clusters = pin!(changes(&ground.admin, "ClusterDeployment"));
-    let unpaused = |it: &DynamicObject| is_of(it, &pool) && !it.annotations().contains_key(PAUSE);
-    all_made(clusters, round.count, unpaused).await
+    let mut clusters = changes(&ground.admin, "ClusterDeployment");
+    let is_made = |it: &DynamicObject| may_install(it, &pool);
+    watch::seen(&mut clusters, round.count, "the pool fills", is_made).await
 }
 
-/// So many clusters were seen of which that is true.
-async fn all_made(
-    mut seen: Pin<&mut impl Stream<Item = watcher::Result<DynamicObject>>>,
-    count: u32,
-    is_made: impl Fn(&DynamicObject) -> bool,
+async fn further(
+    ground: &Ground,
+    program: &Program<'_>,
+    mut figures: Figures<'_>,
 ) -> anyhow::Result<()> {
-    let waiting = async {
-        let mut made = BTreeSet::new();
-        while made.len() < usize::try_from(count)? {
-            let cluster = seen.try_next().await?.context("the watch on the clusters ended")?;
-            if is_made(&cluster) {
-                made.insert(cluster.name_any());
-            }
-        }
-        Ok(())
-    };
-    tokio::time::timeout(PATIENCE, waiting).await.context("the pool does not fill")?
-}
-
-async fn further(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<Figure>> {
-    let account = account(ground, program).await?;
     let pool = newest(ground).await?;
     let count = clusters_of(ground.hosts);
-    let running = Running::start(ground, program, &account).await?;
-    rest(ground, &account).await?;
-    let mut figures = Vec::new();
+    let running = program.start().await?;
+    program.rest(ground).await?;
     // Of Hive another controller gives an entry back, with all else that is the cluster's.
     if !program.is_peer {
         let mark = ground.audit.mark().await?;
         let cost = pass_at_rest(ground, &running, &pool).await?;
-        let writes = ground.audit.since(mark).await?.writes(&account.user, &["leases"]);
-        figures.push(Figure {
-            what: format!("ms of processor time of a pass over {count} clusters"),
-            value: cost,
-            at_most: Some(5.0),
-        });
-        figures.push(Figure {
-            what: format!("writes of {PASSES} passes without news"),
-            value: writes as f64,
-            at_most: Some(0.0),
-        });
+        let writes = program.writes(&ground.audit.since(mark).await?) as f64;
+        let what = format!("ms of processor time of a pass over {count} clusters");
+        figures.limited(what, cost, 5.0)?;
+        figures.limited(format!("writes of {PASSES} passes without news"), writes, 0.0)?;
         let took = freed(ground, &pool, FREED).await?;
-        let figure = |percent, at_most| Figure {
-            what: format!("ms from an entry that is free to its next lease, p{percent}"),
-            value: load::millis(load::quantile(&took, percent)),
-            at_most,
-        };
-        figures.extend([figure(50, None), figure(99, Some(100.0))]);
+        let what = "ms from an entry that is free to its next lease";
+        figures.percentiles(what, &took, Some(100.0))?;
     }
-    figures.push(Figure {
-        what: format!("megabytes resident with {count} clusters"),
-        value: running.resident_megabytes()?,
-        at_most: Some(64.0),
-    });
-    running.stop().await?;
-    Ok(figures)
+    let what = format!("megabytes resident with {count} clusters");
+    figures.limited(what, running.resident_megabytes()?, CACHED_MEGABYTES)?;
+    running.stop().await
 }
 
 /// The pool that the program's own turn filled.
 async fn newest(ground: &Ground) -> anyhow::Result<String> {
-    let all: Api<DynamicObject> = Api::all_with(ground.admin.clone(), &hive::kind("ClusterPool"));
-    let found = all.list(&kube::api::ListParams::default()).await?.items;
+    let found = all(&ground.admin, "ClusterPool").list(&ListParams::default()).await?.items;
     let newest = found.into_iter().max_by_key(|it| it.creation_timestamp().map(|it| it.0));
     Ok(newest.context("no pool was filled")?.name_any())
 }
@@ -365,18 +308,13 @@ async fn newest(ground: &Ground) -> anyhow::Result<String> {
 /// beginning and at the end only, as it computes its answer too.
 async fn pass_at_rest(ground: &Ground, running: &Running, pool: &str) -> anyhow::Result<f64> {
     const PASSED: &str = "controller_runtime_reconcile_total";
-    let all: Api<DynamicObject> =
-        Api::all_with(ground.admin.clone(), &hive::kind("ClusterDeployment"));
-    let mut clusters = all.list(&kube::api::ListParams::default()).await?.items;
-    clusters.retain(|it| is_of(it, pool));
+    let clusters = clusters(&ground.admin, pool).await?;
     let mut clusters = clusters.iter().map(ResourceExt::name_any).cycle();
     let (before, cpu) = (running.metric(PASSED).await?, running.cpu_ms()?);
     for turn in 0..PASSES {
         let name = clusters.next().context("the pool has no cluster")?;
-        let note =
-            json!({ "metadata": { "annotations": { "ferrite.test/turn": turn.to_string() } } });
         let api = hive::api(&ground.admin, &name, "ClusterDeployment");
-        api.patch_metadata(&name, &PatchParams::default(), &Patch::Merge(note)).await?;
+        annotate(&api, &name, "ferrite.test/turn", Some(&turn.to_string())).await?;
         tokio::time::sleep(APART).await;
     }
     let cpu = running.cpu_ms()? - cpu;
@@ -387,63 +325,53 @@ async fn pass_at_rest(ground: &Ground, running: &Running, pool: &str) -> anyhow:
 
 /// How long each entry stays free when its cluster is deleted, in a pool that wants all of them.
 async fn freed(ground: &Ground, pool: &str, count: usize) -> anyhow::Result<Vec<Duration>> {
-    let mut clusters = pin!(changes(&ground.admin, "ClusterDeployment"));
-    let mut entries = pin!(changes(&ground.admin, "ClusterDeploymentCustomization"));
-    // Both watches begin with what is there.
-    while let Ok(seen) = tokio::time::timeout(QUIET, clusters.try_next()).await {
-        seen?;
-    }
-    while let Ok(seen) = tokio::time::timeout(QUIET, entries.try_next()).await {
-        seen?;
-    }
+    let client = &ground.admin;
+    let mut made = watch::from_now(all(client, "ClusterDeployment")).await?;
+    let mut entries =
+        watch::from_now(hive::api(client, pool, "ClusterDeploymentCustomization")).await?;
     let mut took = Vec::new();
-    let all: Api<DynamicObject> =
-        Api::all_with(ground.admin.clone(), &hive::kind("ClusterDeployment"));
-    let mut old = all.list(&kube::api::ListParams::default()).await?.items;
-    old.retain(|it| is_of(it, pool));
-    let mut known: BTreeSet<String> = old.iter().map(ResourceExt::name_any).collect();
+    let old = clusters(client, pool).await?;
+    let mut known: Vec<String> = old.iter().map(ResourceExt::name_any).collect();
     for cluster in old.iter().take(count) {
         let name = cluster.name_any();
         let reference = &cluster.data["spec"]["clusterPoolRef"]["clusterDeploymentCustomization"];
-        let entry = reference["name"].as_str().unwrap_or_default().to_owned();
-        let holder = |it: &DynamicObject| {
-            it.data["status"]["clusterDeploymentRef"]["name"].as_str().map(str::to_owned)
-        };
+        let entry = reference["name"].as_str().unwrap_or_default();
         let lease = async {
-            let mut freed = None;
-            while let Some(it) = entries.try_next().await? {
-                if it.name_any() != entry || it.namespace().as_deref() != Some(pool) {
-                    continue;
-                }
-                match (holder(&it), freed) {
-                    (None, None) => freed = Some(Instant::now()),
-                    (Some(now), Some(since)) if now != name => return Ok(since.elapsed()),
-                    _ => {}
-                }
-            }
-            bail!("the watch on the entries ended")
+            let next = next_lease(&mut entries, entry, &name);
+            tokio::time::timeout(PATIENCE, next).await.context("a free entry is not used")?
         };
         let delete = async {
-            let api = hive::api(&ground.admin, &name, "ClusterDeployment");
+            let api = hive::api(client, &name, "ClusterDeployment");
             api.delete(&name, &DeleteParams::default()).await?;
             anyhow::Ok(())
         };
-        let both = async { tokio::try_join!(lease, delete) };
-        let (waited, ()) =
-            tokio::time::timeout(PATIENCE, both).await.context("a free entry is not used")??;
+        let (waited, ()) = tokio::try_join!(lease, delete)?;
         took.push(waited);
         // The next one finds a pool at rest.
-        let made = async {
-            while let Some(it) = clusters.try_next().await? {
-                let paused = it.annotations().contains_key(PAUSE);
-                if is_of(&it, pool) && !paused && known.insert(it.name_any()) {
-                    return anyhow::Ok(());
-                }
-            }
-            bail!("the watch on the clusters ended")
-        };
-        tokio::time::timeout(PATIENCE, made).await.context("no cluster takes its place")??;
+        let is_new = |it: &DynamicObject| may_install(it, pool) && !known.contains(&it.name_any());
+        let new = watch::next(&mut made, "a cluster takes its place", is_new).await?;
+        known.push(new.name_any());
     }
     took.sort_unstable();
     Ok(took)
+}
+
+/// How long an entry is free between this cluster and the next one.
+async fn next_lease(
+    entries: &mut Objects<DynamicObject>,
+    entry: &str,
+    cluster: &str,
+) -> anyhow::Result<Duration> {
+    let mut freed = None;
+    while let Some(it) = entries.try_next().await? {
+        if it.name_any() != entry {
+            continue;
+        }
+        match (it.data["status"]["clusterDeploymentRef"]["name"].as_str(), freed) {
+            (None, None) => freed = Some(Instant::now()),
+            (Some(now), Some(since)) if now != cluster => return Ok(since.elapsed()),
+            _ => {}
+        }
+    }
+    bail!("the watch on the entries ended")
 }

@@ -1,14 +1,12 @@
 //! A large installation: available hosts with all that an inspection writes about them, in one namespace.
 
-use anyhow::Context;
 use bench::bmo;
 use bench::steps::step_async;
-use futures_util::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use super::{AT_ONCE, Ground};
+use super::{Ground, each};
+use crate::objects::{self, merge_status};
 
 /// Where they are.
 pub(super) const NAMESPACE: &str = "fleet";
@@ -25,51 +23,32 @@ pub(super) async fn fleet(ground: &Ground) -> anyhow::Result<()> {
     let make = async || {
         let what = format!("{} hosts with {} KB of hardware each", ground.hosts, details() / 1000);
         step_async(&what, async {
-            namespace(ground, NAMESPACE).await?;
+            objects::namespace(&ground.admin, NAMESPACE).await?;
             let host = async |n: u32| {
-                let labels = json!({ "rack": format!("r{}", n % RACKS) });
-                host(ground, NAMESPACE, &format!("host-{n}"), &labels, json!({}), status(n, NICS))
-                    .await
+                let host = host(&format!("host-{n}"), &in_rack(n), &json!({}));
+                make(ground, NAMESPACE, host, &status(n, NICS)).await
             };
-            stream::iter(0..ground.hosts).map(host).buffer_unordered(AT_ONCE).try_collect().await
+            each(0..ground.hosts, host).await
         })
         .await
     };
     ground.fleet.get_or_try_init(make).await.map(drop)
 }
 
-/// A namespace of this very name, if it is not there.
-pub(super) async fn namespace(ground: &Ground, name: &str) -> anyhow::Result<()> {
-    let object = serde_json::from_value(json!({ "metadata": { "name": name } }))?;
-    let api: kube::Api<Namespace> = kube::Api::all(ground.admin.clone());
-    match api.create(&PostParams::default(), &object).await {
-        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
-        made => made.map(drop).context("a namespace is refused"),
-    }
+/// The label of the rack in which a host stands.
+pub(super) fn in_rack(number: u32) -> Value {
+    json!({ "rack": format!("r{}", number % RACKS) })
 }
 
 /// What every host of a namespace is entered with. Who claims or switches hosts may look for it.
 pub(super) async fn credentials(ground: &Ground, namespace: &str) -> anyhow::Result<()> {
-    let secret = json!({
-        "metadata": { "name": CREDENTIALS },
-        "stringData": { "username": "admin", "password": "secret" },
-    });
-    let secrets: kube::Api<Secret> = kube::Api::namespaced(ground.admin.clone(), namespace);
-    secrets.create(&PostParams::default(), &serde_json::from_value(secret)?).await?;
-    Ok(())
+    let data = json!({ "username": "admin", "password": "secret" });
+    objects::secret(&ground.admin, namespace, CREDENTIALS, &data).await
 }
 
-/// One host, with its status where it has one.
-pub(super) async fn host(
-    ground: &Ground,
-    namespace: &str,
-    name: &str,
-    labels: &Value,
-    spec: Value,
-    status: Value,
-) -> anyhow::Result<()> {
-    let api = bmo::api(&ground.admin, namespace);
-    let mut object = json!({
+/// A host that is off, and what else is to stand in its spec.
+pub(super) fn host(name: &str, labels: &Value, more: &Value) -> Value {
+    let mut host = json!({
         "apiVersion": "metal3.io/v1alpha1",
         "kind": "BareMetalHost",
         "metadata": { "name": name, "labels": labels },
@@ -78,16 +57,33 @@ pub(super) async fn host(
             "credentialsName": CREDENTIALS,
         } },
     });
-    if let (Some(all), Some(more)) = (object["spec"].as_object_mut(), spec.as_object()) {
-        all.extend(more.clone());
+    for (field, value) in more.as_object().into_iter().flatten() {
+        host["spec"][field] = value.clone();
     }
-    api.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
-    if status.is_null() {
-        return Ok(());
+    host
+}
+
+/// Makes a host, with its status where it has one.
+pub(super) async fn make(
+    ground: &Ground,
+    namespace: &str,
+    host: Value,
+    status: &Value,
+) -> anyhow::Result<()> {
+    let api = bmo::api(&ground.admin, namespace);
+    let made = api.create(&PostParams::default(), &serde_json::from_value(host)?).await?;
+    if !status.is_null() {
+        merge_status(&api, &made.metadata.name.unwrap_or_default(), status).await?;
     }
-    let patch = Patch::Merge(json!({ "status": status }));
-    api.patch_status(name, &PatchParams::default(), &patch).await?;
     Ok(())
+}
+
+/// What the operator writes of a host that is well.
+pub(super) fn well(powered_on: bool, provisioning: &Value) -> Value {
+    json!({
+        "poweredOn": powered_on, "operationalStatus": "OK", "errorMessage": "", "errorCount": 0,
+        "provisioningFailCount": 0, "provisioning": provisioning,
+    })
 }
 
 /// The node that a host is in Ironic.
@@ -97,12 +93,9 @@ pub(super) fn node(number: u32) -> String {
 
 /// An available host as its operator writes it.
 pub(super) fn status(number: u32, nics: u32) -> Value {
-    json!({
-        "poweredOn": false, "operationalStatus": "OK", "errorMessage": "", "errorCount": 0,
-        "provisioningFailCount": 0,
-        "provisioning": { "state": "available", "ID": node(number) },
-        "hardware": hardware(number, nics),
-    })
+    let mut status = well(false, &json!({ "state": "available", "ID": node(number) }));
+    status["hardware"] = hardware(number, nics);
+    status
 }
 
 /// What an inspection finds in a server with so many network interfaces, and three disks for each four of them.

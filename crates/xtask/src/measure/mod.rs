@@ -10,8 +10,9 @@ mod capm3_reuse;
 mod clusterpool_inventory;
 mod fleet;
 mod host_discovery;
+mod machines;
 mod minimal;
-mod program;
+mod own_ironic;
 mod remediation;
 mod row;
 mod sample;
@@ -22,22 +23,24 @@ mod watch;
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use bench::audit::{Audit, Counts};
-use bench::chart;
+use bench::cluster_api;
 use bench::control_plane::ControlPlane;
-use bench::crds;
-use bench::load::Rate;
+use bench::crds::{self, Group};
 use bench::programs::{self, Profile};
-use bench::proxy::Proxy;
 use bench::steps::{step, step_async};
+use controller_kit::crd;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::sync::OnceCell;
 
-use crate::controllers::PODS;
-use program::{Account, Running};
-use row::{Figure, Limits, Reached, Requests, Row, Together, exceeded};
+use crate::controllers::{self, PODS};
+use crate::program::{Account, Environment, Running};
+use own_ironic::OwnIronic;
+use row::{Figures, Idle, Reached, Report, Requests};
 
 /// What is measured, one line for each controller.
 const WORKS: &[Work] = &[
@@ -60,52 +63,162 @@ const BARE: usize = 1_000;
 const ROUNDS: usize = 10;
 /// Requests at a time: the controllers' own default.
 const AT_ONCE: usize = 32;
+/// For whatever a program is waited for; only a failure takes so long.
+const PATIENCE: Duration = Duration::from_secs(1800);
+
+// What is asked for on the command line. A comment for readers of the documentation would be printed as help.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Only controllers whose name contains this.
+    #[arg(default_value = "")]
+    controller: String,
+    /// Writes the figures to this file as well.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Puts another program to a controller's work: `<controller>=<path>`. It is told by its environment where the
+    /// API server is (`KUBECONFIG`), where to serve /readyz (`FERRITE_LISTEN`) and in which namespace to keep a
+    /// lease (`FERRITE_LEASE_NAMESPACE`); a script of two lines can turn that into flags.
+    #[arg(long = "peer", value_name = "CONTROLLER=PATH")]
+    peers: Vec<String>,
+    /// How many hosts a large installation has. Making them is most of the time that this takes.
+    #[arg(long, default_value = "10000")]
+    hosts: u32,
+    /// Measures the programs in this folder as they are, instead of building them: those of a release, or of a quick
+    /// look at the bench itself.
+    #[arg(long, value_name = "FOLDER")]
+    programs: Option<PathBuf>,
+    /// Keeps the other four running on the same API server while one is measured, and measures all five at rest on
+    /// the machines and clusters that were made. The name says which are measured beside that.
+    #[arg(long, conflicts_with = "peers")]
+    together: bool,
+    /// Measures instead what an installation needs whose hosts are split over so many instances: start and memory of
+    /// the controllers that read hosts, and what API server and Ironic need.
+    #[arg(long, value_name = "PARTS", conflicts_with_all = ["peers", "together"])]
+    split: Option<u32>,
+    /// How many network interfaces each of these hosts has, and three disks for each four of them: that is most of what
+    /// is stored of a host.
+    #[arg(long, default_value = "48", requires = "split")]
+    nics: u32,
+}
 
 /// Something that a step of the work does, some time.
-type Later<'a, T> = Pin<Box<dyn Future<Output = anyhow::Result<T>> + Send + 'a>>;
-
-/// What a program is told beside what all are told, as environment.
-type Environment = Vec<(&'static str, String)>;
+type Later<'a, T> = Pin<Box<dyn Future<Output = anyhow::Result<T>> + 'a>>;
 
 /// Measures what only one controller is asked for.
-type Further = for<'a> fn(&'a Ground, &'a Program<'a>) -> Later<'a, Vec<Figure>>;
+type Further = for<'a> fn(&'a Ground, &'a Program<'a>, Figures<'a>) -> Later<'a, ()>;
 
 /// What is measured of one controller.
 struct Work {
     controller: &'static str,
-    /// What cargo is told to build.
-    build: &'static [&'static str],
-    /// Its program below the folder of release builds.
-    program: &'static str,
-    /// Folder of its chart, whose account it runs under; without one it runs as admin.
-    chart: Option<&'static str>,
-    /// What the chart must be told, as JSON.
-    values: &'static str,
-    /// Makes what it needs to be ready, and gives what names it.
-    neighbours: for<'a> fn(&'a Ground) -> Later<'a, Environment>,
-    limits: Limits,
+    /// It is an example of the kit, without a chart: it runs as admin.
+    is_example: bool,
+    /// What is built beside its program.
+    also: &'static [&'static str],
+    /// The foreign kinds that it needs.
+    crds: &'static [Group],
+    /// What it is told beside what all are told.
+    environment: &'static [(&'static str, &'static str)],
+    /// Whether others have a program that does the same.
+    takes_peers: bool,
+    /// What its program may have, on the disk and idle in memory.
+    megabytes: f64,
+    /// Share of what the API server takes that it has to reach.
+    share: f64,
     operation: Option<Operation>,
     /// What nobody else is asked for.
     further: Option<Further>,
 }
 
-/// Nothing is needed.
-fn none(_: &Ground) -> Later<'_, Environment> {
-    Box::pin(async { Ok(Environment::new()) })
+impl Work {
+    /// One of which nothing is asked but that it is small.
+    const SMALL: Self = Self {
+        controller: "",
+        is_example: false,
+        also: &[],
+        crds: &[],
+        environment: &[],
+        takes_peers: true,
+        megabytes: 15.0,
+        share: 0.0,
+        operation: None,
+        further: None,
+    };
+
+    /// What cargo is told to build.
+    fn build(&self) -> Vec<String> {
+        let (package, kind) =
+            if self.is_example { ("controller-kit", "example") } else { (self.controller, "bin") };
+        let own = [format!("--package={package}"), format!("--{kind}={}", self.controller)];
+        own.into_iter().chain(self.also.iter().map(|it| (*it).to_owned())).collect()
+    }
+
+    /// Its program in the folder of what was built.
+    fn program(&self, folder: &Path) -> PathBuf {
+        let folder = if self.is_example { folder.join("examples") } else { folder.to_owned() };
+        folder.join(self.controller)
+    }
 }
 
 /// A program that is put to a controller's work.
+#[derive(Clone)]
 struct Program<'a> {
     work: &'a Work,
     path: PathBuf,
     /// It is not the project's own.
     is_peer: bool,
+    account: Account,
     environment: Environment,
+    ironic: Option<Rc<OwnIronic>>,
 }
 
-impl Program<'_> {
-    fn peer(&self) -> Option<PathBuf> {
-        self.is_peer.then(|| self.path.clone())
+impl<'a> Program<'a> {
+    /// Makes what it needs to be ready.
+    async fn on(
+        ground: &Ground,
+        work: &'a Work,
+        path: PathBuf,
+        is_peer: bool,
+    ) -> anyhow::Result<Self> {
+        let controller = controllers::find(work.controller);
+        crds::install(&ground.admin, work.crds).await?;
+        if work.crds.contains(&Group::Capm3) {
+            cluster_api::install_crds(&ground.admin).await?;
+        }
+        if let Some(controller) = controller {
+            let own = api_types::own_crds().into_iter().filter(|it| it.0 == controller.name);
+            crds::create(&ground.admin, &own.map(|it| it.1).collect::<Vec<_>>()).await?;
+            let needed = (controller.needed)();
+            crd::extend(&ground.admin, &needed, false).await.map_err(anyhow::Error::msg)?;
+        }
+        if is_peer {
+            crds::install_folder(&ground.admin).await?;
+        }
+        let mut environment: Environment =
+            work.environment.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        let mut ironic = None;
+        if controller.is_some_and(|it| it.speaks_to_ironic) {
+            let own = OwnIronic::start().await?;
+            environment.push(("IRONIC_ENDPOINT", own.proxy.endpoint.clone()));
+            ironic = Some(Rc::new(own));
+        }
+        let account = account(ground, work, is_peer).await?;
+        Ok(Self { work, path, is_peer, account, environment, ironic })
+    }
+
+    /// Another instance, with an account of its own and told something more.
+    async fn told(&self, ground: &Ground, more: Environment) -> anyhow::Result<Self> {
+        let account = account(ground, self.work, self.is_peer).await?;
+        let environment = [self.environment.clone(), more].concat();
+        Ok(Self { account, environment, ..self.clone() })
+    }
+
+    async fn start(&self) -> anyhow::Result<Running> {
+        let name = format!("measured-{}", self.account.namespace);
+        Running::start(&name, &self.path, &self.account, &self.environment).await
+    }
+
+    fn ironic(&self) -> anyhow::Result<&OwnIronic> {
+        self.ironic.as_deref().with_context(|| format!("{} has no Ironic", self.work.controller))
     }
 
     /// A tenth of so many where it is a peer: some look again only each half minute.
@@ -113,18 +226,42 @@ impl Program<'_> {
         if self.is_peer { many / 10 } else { many }
     }
 
-    /// The same, told something more.
-    fn told(&self, more: Environment) -> Self {
-        let environment = [self.environment.clone(), more].concat();
-        Self { path: self.path.clone(), environment, ..*self }
+    /// What it wrote, renewals of its lease left out.
+    fn writes(&self, counts: &Counts) -> u64 {
+        counts.writes(&self.account.user, &["leases"])
     }
 
-    fn shown(&self) -> String {
-        let name = self.work.controller.to_owned();
-        self.peer().map_or(name, |path| {
-            let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            format!("{} ({file})", self.work.controller)
-        })
+    /// The same without what it said in events.
+    fn changes(&self, counts: &Counts) -> f64 {
+        counts.writes(&self.account.user, &["leases", "events"]) as f64
+    }
+
+    /// What it asked for, renewals of the lease left out.
+    fn requests(&self, counts: &Counts) -> Requests {
+        let asked = counts.of_user(&self.account.user).filter(|it| it.1 != "leases");
+        asked.map(|(verb, resource, count)| (format!("{verb} {resource}"), count)).collect()
+    }
+
+    /// Waits until it lets some seconds pass without a write.
+    async fn rest(&self, ground: &Ground) -> anyhow::Result<()> {
+        for _ in 0..30 {
+            let mark = ground.audit.mark().await?;
+            tokio::time::sleep(REST / 2).await;
+            if self.writes(&ground.audit.since(mark).await?) == 0 {
+                return Ok(());
+            }
+        }
+        bail!("{} does not come to rest", self.account.user)
+    }
+}
+
+/// That of its chart; a peer's rights are its own business.
+async fn account(ground: &Ground, work: &Work, is_peer: bool) -> anyhow::Result<Account> {
+    let namespace = ground.plane.namespace("bench").await;
+    if is_peer || work.is_example {
+        Account::of_admin(&ground.plane, &namespace)
+    } else {
+        Account::of_chart(&ground.plane, &namespace, work.controller).await
     }
 }
 
@@ -162,8 +299,6 @@ struct Ground {
     /// Whether the other controllers run as well.
     together: bool,
     fleet: OnceCell<()>,
-    ironic: OnceCell<Proxy>,
-    machines: OnceCell<host_discovery::Machines>,
 }
 
 impl Ground {
@@ -175,85 +310,66 @@ impl Ground {
     async fn on(plane: ControlPlane, hosts: u32) -> Self {
         let admin = plane.admin().await;
         let audit = Audit::new(plane.audit_log(), admin.clone());
-        let (fleet, ironic, machines) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
-        Self { plane, admin, audit, hosts, together: false, fleet, ironic, machines }
+        Self { plane, admin, audit, hosts, together: false, fleet: OnceCell::new() }
+    }
+
+    /// What was answered in so long a time from now on.
+    async fn during(&self, time: Duration) -> anyhow::Result<Counts> {
+        let mark = self.audit.mark().await?;
+        tokio::time::sleep(time).await;
+        self.audit.since(mark).await
     }
 }
 
-/// Measures, prints two tables, and writes the figures as JSON where asked to. A peer is `controller=path`: a program
-/// that is put to that controller's work.
+/// Does this for all of them, as many at a time as a controller does.
+async fn each<T, F>(
+    items: impl IntoIterator<Item = T>,
+    work: impl FnMut(T) -> F,
+) -> anyhow::Result<()>
+where
+    F: Future<Output = anyhow::Result<()>>,
+{
+    stream::iter(items).map(work).buffer_unordered(AT_ONCE).try_collect().await
+}
+
+/// Measures, prints tables, and writes the figures as JSON. A peer is `controller=path`: a program that is put to that
+/// controller's work.
 ///
 /// # Errors
-/// When the bench cannot be started, the API server refuses a request, or a controller exceeds a limit.
-pub(crate) fn run(
-    json: Option<&Path>,
-    peers: &[String],
-    only: &str,
-    hosts: u32,
-    programs: Option<PathBuf>,
-    together: bool,
-) -> anyhow::Result<()> {
-    let is_wanted = |it: &&Work| {
-        if together { PODS.contains(&it.controller) } else { it.controller.contains(only) }
+/// When the bench cannot be started, or a controller cannot be measured or exceeds a limit.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let only = options.controller.as_str();
+    let is_wanted = |it: &&Work| match options.split {
+        Some(_) => split::reads_hosts(it) && (it.controller.contains(only) || split::reads_all(it)),
+        None if options.together => PODS.contains(&it.controller),
+        None => it.controller.contains(only),
     };
     let mut works: Vec<&Work> = WORKS.iter().filter(is_wanted).collect();
     let is_named = works.iter().any(|it| it.controller.contains(only));
     ensure!(is_named, "no controller's name contains {only:?}");
-    if together {
+    if options.together {
         // They make the machines and clusters that all are then measured with.
         works.sort_by_key(|it| it.operation.is_none());
     }
-    let peers = peers.iter().map(|text| peer(text, &works)).collect::<anyhow::Result<Vec<_>>>()?;
-    let folder = releases(&works, programs)?;
-    let (rates, rows) = tokio::runtime::Runtime::new()?.block_on(measure(
-        &works,
-        &folder,
-        &peers,
-        hosts,
-        together.then_some(only),
-    ))?;
-    table::rates(&rates);
-    table::rows(&rows);
-    if let Some(path) = json {
-        write(path, &serde_json::json!({ "api_server": rates, "controllers": rows }))?;
+    let peers = options.peers.iter().map(|text| peer(text, &works));
+    let peers = peers.collect::<anyhow::Result<Vec<_>>>()?;
+    let folder = releases(&works, options.programs.as_deref())?;
+    let runtime = tokio::runtime::Runtime::new()?;
+    if let Some(parts) = options.split {
+        return runtime.block_on(split::run(&works, &folder, options, parts));
     }
-    let exceeded = exceeded(&works, &rows);
-    if !exceeded.is_empty() {
-        bail!("over the limit:\n  {}", exceeded.join("\n  "));
-    }
-    Ok(())
-}
-
-/// Measures what a very large installation needs, whole and in parts, and prints that.
-///
-/// # Errors
-/// When the bench cannot be started, or a controller does not become ready.
-pub(crate) fn split(
-    json: Option<&Path>,
-    only: &str,
-    hosts: u32,
-    nics: u32,
-    parts: u32,
-    programs: Option<PathBuf>,
-) -> anyhow::Result<()> {
-    ensure!(parts > 0, "--split 0: expected a number of parts");
-    let is_wanted = |it: &&Work| {
-        split::CONTROLLERS.contains(&it.controller)
-            && (it.controller.contains(only) || it.controller == "host-discovery")
-    };
-    let works: Vec<&Work> = WORKS.iter().filter(is_wanted).collect();
-    let folder = releases(&works, programs)?;
-    let measuring = split::measure(&works, &folder, hosts, nics, parts);
-    let measured = tokio::runtime::Runtime::new()?.block_on(measuring)?;
-    split::table(&measured);
-    if let Some(path) = json {
-        write(path, &serde_json::json!(measured))?;
-    }
+    let mut report = Report::new(options.json.as_deref())?;
+    let measured = runtime.block_on(measure(&works, &folder, &peers, options, &mut report));
+    table::rates(&report.api_server);
+    table::rows(&report.rows);
+    measured?;
+    let wrong = report.wrong(&works);
+    ensure!(wrong.is_empty(), "not as it should be:\n  {}", wrong.join("\n  "));
     Ok(())
 }
 
 /// Where the programs are, after the servers that they need.
-fn releases(works: &[&Work], programs: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+fn releases(works: &[&Work], programs: Option<&Path>) -> anyhow::Result<PathBuf> {
     step("the programs", || {
         for name in ["etcd", "kube-apiserver", "helm"] {
             bench::go::program(name)?;
@@ -263,27 +379,25 @@ fn releases(works: &[&Work], programs: Option<PathBuf>) -> anyhow::Result<PathBu
     match programs {
         Some(folder) => Ok(std::path::absolute(folder)?),
         None => step("static release builds (minutes, the first time)", || {
-            let builds: Vec<&str> = works.iter().flat_map(|it| it.build).copied().collect();
-            programs::build(Profile::Release, &builds)
+            let builds: Vec<String> = works.iter().flat_map(|it| it.build()).collect();
+            programs::build(
+                Profile::Release,
+                &builds.iter().map(String::as_str).collect::<Vec<_>>(),
+            )
         }),
     }
 }
 
-fn write(path: &Path, figures: &serde_json::Value) -> anyhow::Result<()> {
-    std::fs::write(path, format!("{figures:#}\n"))
-        .with_context(|| format!("cannot write {}", path.display()))
-}
-
 fn peer<'a>(text: &str, works: &[&'a Work]) -> anyhow::Result<(&'a Work, PathBuf)> {
-    let names: Vec<&str> = works.iter().map(|it| it.controller).collect();
+    let works = || works.iter().filter(|it| it.takes_peers);
     let wanted = || {
-        let names = names.join(", ");
+        let names = works().map(|it| it.controller).collect::<Vec<_>>().join(", ");
         format!(
             "--peer {text}: expected <controller>=<path of a program>, the controller one of {names}"
         )
     };
     let (name, path) = text.split_once('=').with_context(wanted)?;
-    let work = works.iter().find(|it| it.controller == name).with_context(wanted)?;
+    let work = works().find(|it| it.controller == name).with_context(wanted)?;
     let path = std::path::absolute(path)?;
     ensure!(path.is_file(), "--peer {text}: {} is no file", path.display());
     Ok((work, path))
@@ -293,153 +407,114 @@ async fn measure(
     works: &[&Work],
     folder: &Path,
     peers: &[(&Work, PathBuf)],
-    hosts: u32,
-    together: Option<&str>,
-) -> anyhow::Result<(Vec<Rate>, Vec<Row>)> {
-    let mut rows = Vec::new();
-    let ground = Ground { together: together.is_some(), ..Ground::new("load", hosts).await? };
+    options: &Options,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let together = options.together;
+    let ground = Ground { together, ..Ground::new("load", options.hosts).await? };
     let mut programs = Vec::new();
     // While the server is empty: what others have left there would be in a cache.
     for work in works {
-        let path = folder.join(work.program);
-        let program = Program { work, path, is_peer: false, environment: Environment::new() };
-        let (program, row) = at_rest(&ground, program).await?;
-        programs.push(program);
-        rows.push(row);
+        let row = report.begin(work, None);
+        let path = work.program(folder);
+        let measured = at_rest(&ground, work, path, report, row).await;
+        programs.extend(report.unless_failed(row, measured).map(|program| (row, program)));
     }
-    let rates = api_server::measure(&ground).await?;
-    if let Some(only) = together {
-        beside_the_others(&ground, &programs, only, &mut rows).await?;
+    report.api_server = api_server::measure(&ground).await?;
+    report.save()?;
+    if together {
+        together::measure(&ground, &programs, &options.controller, report).await?;
     }
-    drop(ground);
+    let measured = programs.iter().filter(|_| !together);
+    let alone: Vec<(usize, &Work)> = measured.map(|(row, it)| (*row, it.work)).collect();
+    // With them the Ironics of those that have one.
+    drop((programs, ground));
     // Each with a server of its own: what another has made would be its work too.
-    let alone = programs.into_iter().filter(|_| together.is_none());
-    for (number, mut program) in alone.enumerate() {
-        let ground = Ground::new("work", hosts).await?;
-        program.environment = (program.work.neighbours)(&ground).await?;
-        at_work(&ground, &program, number, &mut rows[number]).await?;
+    for (row, work) in alone {
+        let measured = async {
+            let ground = Ground::new("work", options.hosts).await?;
+            let program = Program::on(&ground, work, work.program(folder), false).await?;
+            at_work(&ground, &program, report, row).await
+        };
+        let measured = measured.await;
+        report.unless_failed(row, measured);
     }
-    for (number, (work, path)) in peers.iter().enumerate() {
-        let ground = Ground::new("peer", hosts).await?;
-        let path = path.clone();
-        let program = Program { work, path, is_peer: true, environment: Environment::new() };
-        let (program, mut row) = at_rest(&ground, program).await?;
-        at_work(&ground, &program, number, &mut row).await?;
-        rows.push(row);
+    for (work, path) in peers {
+        let row = report.begin(work, Some(path));
+        let measured = async {
+            let ground = Ground::new("peer", options.hosts).await?;
+            let program = at_rest(&ground, work, path.clone(), report, row).await?;
+            at_work(&ground, &program, report, row).await
+        };
+        let measured = measured.await;
+        report.unless_failed(row, measured);
     }
-    Ok((rates, rows))
-}
-
-/// One after the other while the rest of them run, and all of them at rest in between, on what was made until then.
-async fn beside_the_others(
-    ground: &Ground,
-    programs: &[Program<'_>],
-    only: &str,
-    rows: &mut [Row],
-) -> anyhow::Result<()> {
-    let made = programs.iter().position(|it| it.work.operation.is_none());
-    for (number, program) in programs.iter().enumerate() {
-        if made == Some(number) {
-            together::at_rest(ground, programs, rows).await?;
-        }
-        if !program.work.controller.contains(only) {
-            continue;
-        }
-        let others = programs.iter().filter(|it| it.work.controller != program.work.controller);
-        let others = together::start(ground, others).await?;
-        at_work(ground, program, number, &mut rows[number]).await?;
-        together::stop(others).await?;
-    }
-    Ok(())
+    report.save()
 }
 
 /// What it costs when nothing is there.
 async fn at_rest<'a>(
     ground: &Ground,
-    mut program: Program<'a>,
-) -> anyhow::Result<(Program<'a>, Row)> {
-    program.environment = (program.work.neighbours)(ground).await?;
-    if program.is_peer {
-        crds::install_folder(&ground.admin).await?;
-    }
-    let what = format!("{}: starts, memory, {} s at rest", program.shown(), REST.as_secs());
-    let row = step_async(&what, idle(ground, &program)).await?;
-    Ok((program, row))
+    work: &'a Work,
+    path: PathBuf,
+    report: &mut Report,
+    row: usize,
+) -> anyhow::Result<Program<'a>> {
+    let is_peer = report.rows[row].peer.is_some();
+    let program = Program::on(ground, work, path, is_peer).await?;
+    let name = report.rows[row].name();
+    let what = format!("{name}: starts, memory, {} s at rest", REST.as_secs());
+    report.rows[row].idle = Some(step_async(&what, idle(ground, &program)).await?);
+    report.save()?;
+    Ok(program)
 }
 
 /// What it reaches, and what only it is asked for.
 async fn at_work(
     ground: &Ground,
     program: &Program<'_>,
-    number: usize,
-    row: &mut Row,
+    report: &mut Report,
+    row: usize,
 ) -> anyhow::Result<()> {
+    let name = report.rows[row].name();
     if let Some(operation) = &program.work.operation {
-        let round = Round { number, count: (operation.count)(ground.hosts) };
-        let what = format!("{}: {} {}", program.shown(), round.count, operation.name);
+        let round = Round { number: row, count: (operation.count)(ground.hosts) };
+        let what = format!("{name}: {} {}", round.count, operation.name);
         let reached = step_async(&what, busy(ground, program, operation, round));
-        row.operation = Some(reached.await?);
+        report.rows[row].operation = Some(reached.await?);
+        report.save()?;
     }
     if let Some(further) = program.work.further {
-        let what = format!("{}: its own figures", program.shown());
-        row.figures = step_async(&what, further(ground, program)).await?;
+        let figures = Figures { report, row };
+        let what = format!("{name}: its own figures");
+        step_async(&what, further(ground, program, figures)).await?;
     }
     Ok(())
 }
 
-/// Under the account of its chart; a peer's rights are its own business.
-async fn account(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Account> {
-    let namespace = ground.plane.namespace("bench").await;
-    let Some(chart) = program.work.chart.filter(|_| !program.is_peer) else {
-        let kubeconfig = ground.plane.kubeconfig(&namespace, &["system:masters"])?;
-        return Ok(Account { user: namespace.clone(), namespace, kubeconfig });
-    };
-    let values = serde_json::from_str(program.work.values)?;
-    let objects = chart::render(&chart::dir(chart), chart, &namespace, &values)?;
-    chart::install_permissions(&ground.admin, &objects, &namespace).await?;
-    let name = chart::find(&objects, "ServiceAccount")?["metadata"]["name"].as_str();
-    let name = name.context("the account has a name")?;
-    let kubeconfig = chart::service_account_kubeconfig(&ground.plane, &namespace, name).await?;
-    Ok(Account { user: format!("system:serviceaccount:{namespace}:{name}"), namespace, kubeconfig })
-}
-
-async fn idle(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Row> {
-    let account = account(ground, program).await?;
+async fn idle(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Idle> {
     let mut ready = Vec::new();
     for _ in 1..STARTS {
-        let running = Running::start(ground, program, &account).await?;
+        let running = program.start().await?;
         ready.push(running.ready_ms);
         running.stop().await?;
     }
-    let running = Running::start(ground, program, &account).await?;
+    let running = program.start().await?;
     ready.push(running.ready_ms);
     ready.sort_by(f64::total_cmp);
     // It takes the lease and looks at everything once.
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let mark = ground.audit.mark().await?;
-    tokio::time::sleep(REST).await;
-    let counts = ground.audit.since(mark).await?;
-    let row = Row {
-        controller: program.work.controller.to_owned(),
-        peer: program.peer(),
+    let counts = ground.during(REST).await?;
+    let idle = Idle {
         megabytes: running.program_megabytes()?,
         ready_ms: ready[ready.len() / 2],
         slowest_ready_ms: ready[ready.len() - 1],
         resident_megabytes: running.resident_megabytes()?,
-        writes_at_rest: counts.writes(&account.user, &["leases"]),
-        requests_at_rest: requests(&counts, &account.user),
-        operation: None,
-        figures: Vec::new(),
-        together: None,
+        writes_at_rest: program.writes(&counts),
+        requests_at_rest: program.requests(&counts),
     };
     running.stop().await?;
-    Ok(row)
-}
-
-/// What was asked for, renewals of the lease left out.
-fn requests(counts: &Counts, user: &str) -> Requests {
-    let asked = counts.of_user(user).filter(|(_, resource, _)| *resource != "leases");
-    asked.map(|(verb, resource, count)| (format!("{verb} {resource}"), count)).collect()
+    Ok(idle)
 }
 
 /// The machine is shared with others and has better and worse minutes: each round is compared with the bare writes
@@ -450,18 +525,17 @@ async fn busy(
     operation: &Operation,
     round: Round,
 ) -> anyhow::Result<Reached> {
-    let account = account(ground, program).await?;
     // Beside the others an installation has as many machines as one round makes.
     let rounds = if program.is_peer || ground.together { 1 } else { operation.rounds };
     let numbered = |number| Round { number: ROUNDS * round.number + number, ..round };
     let bare = async |number| {
         let round = numbered(BARE + number);
-        (operation.bare)(ground, account.client().await?, round).await
+        (operation.bare)(ground, program.account.client().await?, round).await
     };
     let mut before = bare(0).await?;
     let mut all = Vec::new();
     for number in 0..rounds {
-        let mut reached = once(ground, program, operation, numbered(number), &account).await?;
+        let mut reached = once(ground, program, operation, numbered(number)).await?;
         let after = bare(number + 1).await?;
         reached.bare_writes_per_second = f64::midpoint(before, after);
         reached.share = reached.per_second * reached.writes_each / reached.bare_writes_per_second;
@@ -482,24 +556,22 @@ async fn once(
     program: &Program<'_>,
     operation: &Operation,
     round: Round,
-    account: &Account,
 ) -> anyhow::Result<Reached> {
-    let Operation { name, prepare, done, .. } = operation;
-    prepare(ground, round).await?;
+    (operation.prepare)(ground, round).await?;
     let mark = ground.audit.mark().await?;
-    let running = Running::start(ground, program, account).await?;
-    done(ground, round).await?;
+    let running = program.start().await?;
+    (operation.done)(ground, round).await?;
     // Until it has read everything it writes nothing; how long that takes is told apart.
     let seconds = running.ready_at.elapsed().as_secs_f64();
     let counts = ground.audit.since(mark).await?;
     let each = |requests: u64| requests as f64 / f64::from(round.count);
     let reached = Reached {
-        name: (*name).to_owned(),
+        name: operation.name.to_owned(),
         count: round.count,
         ready_ms: running.ready_ms,
         per_second: f64::from(round.count) / seconds,
-        writes_each: each(counts.writes(&account.user, &["leases"])),
-        requests_each: each(counts.requests(&account.user)),
+        writes_each: each(program.writes(&counts)),
+        requests_each: each(counts.requests(&program.account.user)),
         bare_writes_per_second: 0.0,
         share: 0.0,
         shares: Vec::new(),
@@ -509,28 +581,16 @@ async fn once(
     Ok(reached)
 }
 
-/// Waits until a program lets some seconds pass without a write, renewals of its lease left out.
-async fn rest(ground: &Ground, account: &Account) -> anyhow::Result<()> {
-    for _ in 0..30 {
-        let mark = ground.audit.mark().await?;
-        tokio::time::sleep(REST / 2).await;
-        if ground.audit.since(mark).await?.writes(&account.user, &["leases"]) == 0 {
-            return Ok(());
-        }
-    }
-    bail!("{} does not come to rest", account.user)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_peer_is_a_controller_and_a_program_that_is_there() {
-        let works = [&sample::WORK];
+        let works = [&sample::WORK, &host_discovery::WORK];
         let (work, path) = peer("sample=/bin/sh", &works).unwrap();
         assert_eq!((work.controller, path.as_path()), ("sample", Path::new("/bin/sh")));
-        for wrong in ["sample", "other=/bin/sh", "sample=/bin/none"] {
+        for wrong in ["sample", "other=/bin/sh", "host-discovery=/bin/sh", "sample=/bin/none"] {
             let error = peer(wrong, &works).err().unwrap().to_string();
             assert!(error.starts_with(&format!("--peer {wrong}: ")), "{error}");
         }

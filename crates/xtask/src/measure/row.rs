@@ -1,17 +1,136 @@
-//! What was measured of a program, and what must not be exceeded.
+//! What was measured, kept in a file from the first figure on, and what must not be exceeded.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use anyhow::Context;
+use bench::load::{self, Rate};
+use bench::programs;
+use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
 use super::Work;
 
 /// What each may have in memory in a large installation.
-const CACHED_MEGABYTES: f64 = 64.0;
+pub(super) const CACHED_MEGABYTES: f64 = 64.0;
+/// How long a start may take while nothing is there.
+const READY_MS: f64 = 300.0;
 
 /// What was asked for, and how often: verb and resource.
 pub(super) type Requests = BTreeMap<String, u64>;
+
+/// All that was measured so far. Written after each figure: a run of hours that breaks off keeps what it has measured.
+#[derive(Serialize)]
+pub(super) struct Report {
+    pub(super) api_server: Vec<Rate>,
+    #[serde(rename = "controllers")]
+    pub(super) rows: Vec<Row>,
+    #[serde(skip)]
+    files: Vec<PathBuf>,
+}
+
+impl Report {
+    pub(super) fn new(json: Option<&Path>) -> anyhow::Result<Self> {
+        let files = files(json)?;
+        Ok(Self { api_server: Vec::new(), rows: Vec::new(), files })
+    }
+
+    pub(super) fn save(&self) -> anyhow::Result<()> {
+        save(&self.files, self)
+    }
+
+    /// Begins the row of a program. Gives its number.
+    pub(super) fn begin(&mut self, work: &Work, peer: Option<&Path>) -> usize {
+        self.rows.push(Row {
+            controller: work.controller.to_owned(),
+            peer: peer.map(Path::to_owned),
+            ..Row::default()
+        });
+        self.rows.len() - 1
+    }
+
+    /// What was measured, unless that failed, which is noted in the program's row: the next one is measured all the same.
+    pub(super) fn unless_failed<T>(
+        &mut self,
+        row: usize,
+        measured: anyhow::Result<T>,
+    ) -> Option<T> {
+        measured
+            .inspect_err(|error| {
+                let row = &mut self.rows[row];
+                eprintln!("{} cannot be measured: {error:#}", row.name());
+                row.failed = Some(format!("{error:#}"));
+            })
+            .ok()
+    }
+
+    /// One line for each program that was not measured, and for each limit that one of our own does not keep.
+    pub(super) fn wrong(&self, works: &[&Work]) -> Vec<String> {
+        let failed = self.rows.iter().filter_map(|row| {
+            row.failed.as_ref().map(|why| format!("{}: not measured: {why}", row.name()))
+        });
+        failed.chain(exceeded(works, &self.rows)).collect()
+    }
+}
+
+/// A new file in the target folder, named by the time, and the one that was asked for.
+pub(super) fn files(json: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
+    let folder = programs::target_folder()?.join("bench");
+    std::fs::create_dir_all(&folder)?;
+    let name = Timestamp::now().strftime("%Y-%m-%dT%H-%M-%SZ.json").to_string();
+    Ok(json.map(Path::to_owned).into_iter().chain([folder.join(name)]).collect())
+}
+
+/// Writes figures to files.
+pub(super) fn save(files: &[PathBuf], figures: &impl Serialize) -> anyhow::Result<()> {
+    let text = serde_json::to_string_pretty(figures)? + "\n";
+    for file in files {
+        std::fs::write(file, &text).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(())
+}
+
+/// The figures of one program, each written as soon as it is there.
+pub(super) struct Figures<'a> {
+    pub(super) report: &'a mut Report,
+    pub(super) row: usize,
+}
+
+impl Figures<'_> {
+    /// A figure without a limit.
+    pub(super) fn add(&mut self, what: impl Into<String>, value: f64) -> anyhow::Result<()> {
+        self.push(Figure { what: what.into(), value, at_most: None })
+    }
+
+    /// A figure with a limit.
+    pub(super) fn limited(
+        &mut self,
+        what: impl Into<String>,
+        value: f64,
+        at_most: f64,
+    ) -> anyhow::Result<()> {
+        self.push(Figure { what: what.into(), value, at_most: Some(at_most) })
+    }
+
+    /// Milliseconds that half of the times stayed within, and 99 of 100, which is the one with a limit. The times are sorted.
+    pub(super) fn percentiles(
+        &mut self,
+        what: &str,
+        took: &[std::time::Duration],
+        at_most: Option<f64>,
+    ) -> anyhow::Result<()> {
+        for (percent, at_most) in [(50, None), (99, at_most)] {
+            let value = load::millis(load::quantile(took, percent));
+            self.push(Figure { what: format!("{what}, p{percent}"), value, at_most })?;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, figure: Figure) -> anyhow::Result<()> {
+        self.report.rows[self.row].figures.push(figure);
+        self.report.save()
+    }
+}
 
 /// One measured figure.
 #[derive(Debug, Serialize)]
@@ -21,21 +140,36 @@ pub(super) struct Figure {
     pub(super) at_most: Option<f64>,
 }
 
-/// What must not be exceeded.
-pub(super) struct Limits {
-    pub(super) megabytes: f64,
-    pub(super) ready_ms: f64,
-    pub(super) resident_megabytes: f64,
-    /// Share of what the API server takes.
-    pub(super) share: f64,
-}
-
 /// What was measured of one program.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct Row {
     pub(super) controller: String,
     /// The file, where it is not the project's own.
     pub(super) peer: Option<PathBuf>,
+    /// While nothing is there.
+    #[serde(flatten)]
+    pub(super) idle: Option<Idle>,
+    pub(super) operation: Option<Reached>,
+    pub(super) figures: Vec<Figure>,
+    /// Beside the others, on all that they have made.
+    pub(super) together: Option<Together>,
+    /// Why nothing more was measured.
+    pub(super) failed: Option<String>,
+}
+
+impl Row {
+    /// As people read it.
+    pub(super) fn name(&self) -> String {
+        let peer = self.peer.as_ref().and_then(|path| path.file_name());
+        peer.map_or(self.controller.clone(), |file| {
+            format!("{} ({})", self.controller, file.to_string_lossy())
+        })
+    }
+}
+
+/// What a program costs that has nothing to do.
+#[derive(Debug, Serialize)]
+pub(super) struct Idle {
     pub(super) megabytes: f64,
     /// The middle one and the slowest of a few starts.
     pub(super) ready_ms: f64,
@@ -44,10 +178,6 @@ pub(super) struct Row {
     /// By the API server's audit log, renewals of the lease left out.
     pub(super) writes_at_rest: u64,
     pub(super) requests_at_rest: Requests,
-    pub(super) operation: Option<Reached>,
-    pub(super) figures: Vec<Figure>,
-    /// Beside the others, on all that they have made.
-    pub(super) together: Option<Together>,
 }
 
 /// What was measured of one program while all of them run.
@@ -79,22 +209,23 @@ pub(super) struct Reached {
 }
 
 /// One line for each limit that one of our own does not keep.
-pub(super) fn exceeded(works: &[&Work], rows: &[Row]) -> Vec<String> {
+fn exceeded(works: &[&Work], rows: &[Row]) -> Vec<String> {
     let mut lines = Vec::new();
     for row in rows.iter().filter(|row| row.peer.is_none()) {
         let Some(work) = works.iter().find(|work| work.controller == row.controller) else {
             continue;
         };
-        let Limits { megabytes, ready_ms, resident_megabytes, share } = work.limits;
         let mut hold = |what: &str, value: f64, limit: f64| {
             if value > limit {
                 lines.push(format!("{}: {what} {value:.1}, at most {limit:.1}", row.controller));
             }
         };
-        hold("megabytes of the program", row.megabytes, megabytes);
-        hold("milliseconds to ready", row.ready_ms, ready_ms);
-        hold("megabytes resident", row.resident_megabytes, resident_megabytes);
-        hold("writes at rest", row.writes_at_rest as f64, 0.0);
+        if let Some(idle) = &row.idle {
+            hold("megabytes of the program", idle.megabytes, work.megabytes);
+            hold("milliseconds to ready", idle.ready_ms, READY_MS);
+            hold("megabytes resident", idle.resident_megabytes, work.megabytes);
+            hold("writes at rest", idle.writes_at_rest as f64, 0.0);
+        }
         if let Some(together) = &row.together {
             hold("megabytes beside the others", together.resident_megabytes, CACHED_MEGABYTES);
             hold("writes at rest beside the others", together.writes_at_rest as f64, 0.0);
@@ -104,12 +235,12 @@ pub(super) fn exceeded(works: &[&Work], rows: &[Row]) -> Vec<String> {
                 hold(&figure.what, figure.value, limit);
             }
         }
-        if let Some(reached) = row.operation.as_ref().filter(|reached| reached.share < share) {
+        if let Some(reached) = row.operation.as_ref().filter(|reached| reached.share < work.share) {
             lines.push(format!(
                 "{}: {:.0} % of what the API server takes, at least {:.0} %",
                 row.controller,
                 reached.share * 100.0,
-                share * 100.0
+                work.share * 100.0
             ));
         }
     }
@@ -118,23 +249,22 @@ pub(super) fn exceeded(works: &[&Work], rows: &[Row]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use anyhow::anyhow;
+    use bench::cache::RunDir;
+
     use super::super::minimal;
     use super::*;
 
     fn row(resident_megabytes: f64, writes_at_rest: u64) -> Row {
-        Row {
-            controller: "minimal".to_owned(),
-            peer: None,
+        let idle = Idle {
             megabytes: 1.0,
             ready_ms: 1.0,
             slowest_ready_ms: 1_000.0,
             resident_megabytes,
             writes_at_rest,
             requests_at_rest: Requests::new(),
-            operation: None,
-            figures: Vec::new(),
-            together: None,
-        }
+        };
+        Row { controller: "minimal".to_owned(), idle: Some(idle), ..Row::default() }
     }
 
     #[test]
@@ -168,5 +298,27 @@ mod tests {
                 "minimal: writes at rest beside the others 1.0, at most 0.0"
             ]
         );
+    }
+
+    /// A run that broke off in its last minute once left nothing of hours.
+    #[test]
+    fn a_figure_is_in_the_file_before_the_next_and_a_failure_is_told() {
+        let folder = RunDir::new("report").unwrap();
+        let file = folder.path().join("figures.json");
+        let files = vec![file.clone()];
+        let mut report = Report { api_server: Vec::new(), rows: Vec::new(), files };
+        let written = || -> serde_json::Value {
+            serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap()
+        };
+        let first = report.begin(&minimal::WORK, None);
+        Figures { report: &mut report, row: first }.limited("ms", 2.0, 1.0).unwrap();
+        assert_eq!(written()["controllers"][0]["figures"][0]["value"], 2.0);
+        assert_eq!(report.unless_failed::<()>(first, Err(anyhow!("it ended"))), None);
+        let second = report.begin(&minimal::WORK, None);
+        assert_eq!(report.unless_failed(second, Ok(7)), Some(7));
+        report.save().unwrap();
+        assert_eq!(written()["controllers"][0]["failed"], "it ended");
+        let wrong = ["minimal: not measured: it ended", "minimal: ms 2.0, at most 1.0"];
+        assert_eq!(report.wrong(&[&minimal::WORK]), wrong);
     }
 }

@@ -1,28 +1,17 @@
 //! The sample: pairs of a guest and a seat, each in a namespace of its own, so that nobody waits for anybody.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
-
 use ::sample::{GUEST, RESULT, ROLE, SEAT};
-use anyhow::{Context, bail};
 use bench::load;
-use futures_util::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::PostParams;
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
 
-use super::{AT_ONCE, Ground, Limits, Operation, Round, Work, none, watch};
+use super::{AT_ONCE, Ground, Operation, Round, Work, each, watch};
 
 /// It lists and reads before each write, for the sake of an example: there is no share that it has to reach.
 pub(super) const WORK: Work = Work {
     controller: "sample",
-    build: &["--package=sample", "--bin=sample"],
-    program: "sample",
-    chart: Some("sample"),
-    values: "{}",
-    neighbours: none,
-    limits: Limits { megabytes: 15.0, ready_ms: 300.0, resident_megabytes: 15.0, share: 0.0 },
     operation: Some(Operation {
         name: "guests seated",
         count: |_| 200,
@@ -31,7 +20,7 @@ pub(super) const WORK: Work = Work {
         prepare: |ground, round| Box::pin(prepare(ground, round)),
         done: |ground, round| Box::pin(done(ground, round)),
     }),
-    further: None,
+    ..Work::SMALL
 };
 
 const BARE_REQUESTS: u64 = 1_000;
@@ -59,7 +48,7 @@ async fn prepare(ground: &Ground, round: Round) -> anyhow::Result<()> {
         }
         anyhow::Ok(())
     };
-    stream::iter(0..round.count).map(pair).buffer_unordered(AT_ONCE).try_collect().await
+    each(0..round.count, pair).await
 }
 
 /// All guests of the round are seated.
@@ -67,21 +56,7 @@ async fn done(ground: &Ground, round: Round) -> anyhow::Result<()> {
     let api: Api<ConfigMap> = Api::all(ground.admin.clone());
     let guests =
         watcher::Config::default().labels(&format!("{ROLE}={GUEST},{ROUND}={}", round.number));
-    let waiting = async {
-        let mut seated = BTreeSet::new();
-        let mut seen = std::pin::pin!(watch::objects(api, guests));
-        while let Some(guest) = seen.try_next().await? {
-            if guest.annotations().contains_key(RESULT) {
-                seated.extend(guest.uid());
-            }
-            if seated.len() >= usize::try_from(round.count)? {
-                return Ok(());
-            }
-        }
-        bail!("the watch on the guests ended")
-    };
-    let patience = Duration::from_secs(300);
-    tokio::time::timeout(patience, waiting)
+    let is_seated = |guest: &ConfigMap| guest.annotations().contains_key(RESULT);
+    watch::seen(&mut watch::objects(api, guests), round.count, "all guests are seated", is_seated)
         .await
-        .context("the guests are not seated after 300 s")?
 }

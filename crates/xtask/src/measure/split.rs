@@ -1,40 +1,47 @@
 //! `--split`: an installation that is larger than one instance is meant for. What one instance would need for all of it,
 //! what each of many needs that have their own namespace, or their own label, and what API server and Ironic need.
 
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use api_types::metal3::BareMetalHost;
 use bench::agent::Agent;
 use bench::control_plane::ControlPlane;
-use bench::ironic::{Ironic, Options};
 use bench::steps::step_async;
 use futures_util::future::try_join_all;
 use kube::api::ListParams;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::fleet::{self, RACKS};
-use super::program::{Account, Running};
-use super::{Environment, Ground, Program, Work, account};
+use super::own_ironic::{FIRST, OwnIronic};
+use super::{Ground, Options, PATIENCE, Program, Work, fleet, row, table};
+use crate::objects::{self, until};
+use crate::program::{Environment, Running};
 
 /// Who reads every host.
-pub(super) const CONTROLLERS: [&str; 4] =
-    ["bmo-reboot", "capm3-reuse", "host-discovery", "remediation"];
+const CONTROLLERS: [&str; 4] = ["bmo-reboot", "capm3-reuse", "host-discovery", "remediation"];
 
 /// A machine that is a host anywhere must not become one twice.
 const READS_ALL: &str = "host-discovery";
 const FILTER: &str = "cluster.x-k8s.io/watch-filter";
-/// Found like all machines, and then like them in the database.
-const FIRST: u32 = 0xf0_0000;
 /// Buffers of the list go back to the system.
 const SETTLED: Duration = Duration::from_secs(5);
-const PATIENCE: Duration = Duration::from_secs(1800);
 const ALL: &str = "ferrite_host_discovery_poll_seconds";
 
+/// Whether it reads every host, in whole or in part.
+pub(super) fn reads_hosts(work: &Work) -> bool {
+    CONTROLLERS.contains(&work.controller)
+}
+
+/// Whether it reads all hosts whatever its part is.
+pub(super) fn reads_all(work: &Work) -> bool {
+    work.controller == READS_ALL
+}
+
 /// What was measured of a large installation.
-#[derive(Debug, Serialize)]
-pub(super) struct Split {
+#[derive(Debug, Default, Serialize)]
+struct Split {
     hosts: u32,
     /// How much an inspection has written about each.
     bytes_each: usize,
@@ -66,56 +73,53 @@ struct Instance {
     resident_megabytes: f64,
 }
 
-pub(super) async fn measure(
+/// Measures what a very large installation needs, whole and in parts, and prints that.
+pub(super) async fn run(
     works: &[&Work],
-    folder: &std::path::Path,
-    hosts: u32,
-    nics: u32,
+    folder: &Path,
+    options: &Options,
     parts: u32,
-) -> anyhow::Result<Split> {
+) -> anyhow::Result<()> {
+    ensure!(parts > 0, "--split 0: expected a number of parts");
+    let Options { hosts, nics, .. } = *options;
+    let files = row::files(options.json.as_deref())?;
     let plane = ControlPlane::start_with_gos_own_limits("split");
     let plane = step_async("an API server of its own", plane).await?;
     let ground = Ground::on(plane, hosts).await;
     let mut programs = Vec::new();
     for work in works {
-        let path = folder.join(work.program);
-        let environment = (work.neighbours)(&ground).await?;
-        programs.push(Program { work, path, is_peer: false, environment });
+        programs.push(Program::on(&ground, work, work.program(folder), false).await?);
     }
     let bytes_each = fleet::status(0, nics).to_string().len();
+    let mut split = Split { hosts, bytes_each, parts, ..Split::default() };
     let what = format!("{hosts} hosts of {bytes_each} bytes in {parts} namespaces");
     step_async(&what, all_hosts(&ground, nics, parts)).await?;
     // It has collected the garbage of all that it was told.
     tokio::time::sleep(SETTLED).await;
-    let live_megabytes = ground.plane.live_bytes().await? / 1e6;
-    let stored_megabytes = stored(&ground.plane).await?;
-    let mut controllers = Vec::new();
+    split.live_megabytes = ground.plane.live_bytes().await? / 1e6;
+    split.stored_megabytes = ground.plane.metric("apiserver_storage_size_bytes").await? / 1e6;
     for program in &programs {
-        let what = format!("{}: whole, by namespace, by label, all parts", program.shown());
-        controllers.push(step_async(&what, instances(&ground, program, parts)).await?);
+        let name = program.work.controller;
+        let what = format!("{name}: whole, by namespace, by label, all parts");
+        split.controllers.push(step_async(&what, instances(&ground, program, parts)).await?);
+        row::save(&files, &split)?;
     }
-    let discovery = programs.iter().find(|it| it.work.controller == READS_ALL);
+    let discovery = programs.iter().find(|it| reads_all(it.work));
     let discovery = discovery.context("host-discovery is not measured")?;
-    let ironic = Ironic::start(Options::default()).await?;
-    step_async(&format!("{hosts} nodes in Ironic"), nodes(&ironic, hosts, parts)).await?;
+    let own = discovery.ironic()?;
+    step_async(&format!("{hosts} nodes in Ironic"), nodes(own, hosts, parts)).await?;
     let list = async |more: Environment| {
-        let environment = [vec![("IRONIC_ENDPOINT", ironic.endpoint.clone())], more].concat();
-        listed(&ground, discovery, environment).await
+        // Past the proxy, which would take some of the time.
+        let direct = vec![("IRONIC_ENDPOINT", own.ironic.endpoint.clone())];
+        listed(&discovery.told(&ground, [direct, more].concat()).await?).await
     };
-    let list_of_all = step_async("a list of all of them", list(Vec::new())).await?;
+    split.list_of_all = step_async("a list of all of them", list(Vec::new())).await?;
     let group =
         vec![("IRONIC_CONDUCTOR_GROUP", "group-0".to_owned()), ("FERRITE_NAMESPACES", part(0))];
-    let list_of_one = step_async("a list of one conductor group", list(group)).await?;
-    Ok(Split {
-        hosts,
-        bytes_each,
-        parts,
-        live_megabytes,
-        stored_megabytes,
-        controllers,
-        list_of_all,
-        list_of_one,
-    })
+    split.list_of_one = step_async("a list of one conductor group", list(group)).await?;
+    row::save(&files, &split)?;
+    split.print();
+    Ok(())
 }
 
 fn part(number: u32) -> String {
@@ -124,12 +128,16 @@ fn part(number: u32) -> String {
 
 async fn all_hosts(ground: &Ground, nics: u32, parts: u32) -> anyhow::Result<()> {
     for number in 0..parts {
-        fleet::namespace(ground, &part(number)).await?;
+        objects::namespace(&ground.admin, &part(number)).await?;
     }
-    let labels = |part: &str, n: u32| json!({ "rack": format!("r{}", n % RACKS), FILTER: part });
+    let labels = |part: &str, n: u32| {
+        let mut labels = fleet::in_rack(n);
+        labels[FILTER] = json!(part);
+        labels
+    };
     let first = part(0);
-    fleet::host(ground, &first, "host-0", &labels(&first, 0), json!({}), fleet::status(0, nics))
-        .await?;
+    let host = fleet::host("host-0", &labels(&first, 0), &json!({}));
+    fleet::make(ground, &first, host, &fleet::status(0, nics)).await?;
     let another = |like: &Value, n: u32| {
         let part = part(n % parts);
         let mut host = like.clone();
@@ -144,20 +152,12 @@ async fn all_hosts(ground: &Ground, nics: u32, parts: u32) -> anyhow::Result<()>
     ground.plane.multiply(kind, &format!("{first}/host-0"), 1..ground.hosts, another).await?;
     // The API server's cache follows.
     let all: kube::Api<BareMetalHost> = kube::Api::all(ground.admin.clone());
-    let began = Instant::now();
-    loop {
+    until("the API server tells of every host", PATIENCE, async || {
         let page = all.list_metadata(&ListParams::default().limit(1)).await?;
         let others = page.metadata.remaining_item_count.unwrap_or_default();
-        if others + 1 == i64::from(ground.hosts) {
-            return Ok(());
-        }
-        ensure!(began.elapsed() < PATIENCE, "{others} and one of {} hosts are there", ground.hosts);
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-}
-
-async fn stored(plane: &ControlPlane) -> anyhow::Result<f64> {
-    Ok(plane.metric("apiserver_storage_size_bytes").await? / 1e6)
+        Ok((others + 1 == i64::from(ground.hosts)).then_some(()))
+    })
+    .await
 }
 
 async fn instances(
@@ -165,31 +165,24 @@ async fn instances(
     program: &Program<'_>,
     parts: u32,
 ) -> anyhow::Result<Instances> {
-    let namespace = |number| program.told(vec![("FERRITE_NAMESPACES", part(number))]);
-    let label = program.told(vec![("FERRITE_WATCH_FILTER", part(0))]);
-    let all: Vec<Program<'_>> = (0..parts).map(namespace).collect();
-    let all_parts = if program.work.controller == READS_ALL {
-        None
-    } else {
-        Some(at_once(ground, &all).await?)
-    };
+    let mut all = Vec::new();
+    for number in 0..parts {
+        all.push(program.told(ground, vec![("FERRITE_NAMESPACES", part(number))]).await?);
+    }
+    let label = program.told(ground, vec![("FERRITE_WATCH_FILTER", part(0))]).await?;
+    let all_parts = if reads_all(program.work) { None } else { Some(at_once(&all).await?) };
     Ok(Instances {
         controller: program.work.controller.to_owned(),
-        whole: at_once(ground, &[program.told(Vec::new())]).await?,
-        by_namespace: at_once(ground, &all[..1]).await?,
-        by_label: at_once(ground, &[label]).await?,
+        whole: at_once(std::slice::from_ref(program)).await?,
+        by_namespace: at_once(&all[..1]).await?,
+        by_label: at_once(&[label]).await?,
         all_parts,
     })
 }
 
 /// The slowest of them, and the memory of all.
-async fn at_once(ground: &Ground, programs: &[Program<'_>]) -> anyhow::Result<Instance> {
-    let mut accounts: Vec<(&Program<'_>, Account)> = Vec::new();
-    for program in programs {
-        accounts.push((program, account(ground, program).await?));
-    }
-    let starts = accounts.iter().map(|(program, account)| Running::start(ground, program, account));
-    let running = try_join_all(starts).await?;
+async fn at_once(programs: &[Program<'_>]) -> anyhow::Result<Instance> {
+    let running = try_join_all(programs.iter().map(Program::start)).await?;
     tokio::time::sleep(SETTLED).await;
     let mut sum = Instance { ready_ms: 0.0, resident_megabytes: 0.0 };
     for one in &running {
@@ -201,61 +194,52 @@ async fn at_once(ground: &Ground, programs: &[Program<'_>]) -> anyhow::Result<In
 }
 
 /// The nodes of all hosts, dealt out as the hosts are.
-async fn nodes(ironic: &Ironic, hosts: u32, parts: u32) -> anyhow::Result<()> {
+async fn nodes(own: &OwnIronic, hosts: u32, parts: u32) -> anyhow::Result<()> {
     let first = Agent::new(FIRST);
-    let (status, body) = first.post(ironic).await?;
-    let node = body["uuid"].as_str().with_context(|| format!("{status} {body}"))?;
-    ironic.inventoried(node).await?;
+    let node = own.discovered(&first).await?;
     let all: Vec<_> = (0..hosts).map(|n| (fleet::node(n), Agent::new(n + 1))).collect();
-    ironic.multiply(node, &first, &all).await?;
-    ironic.deal_out(parts).await
+    own.ironic.multiply(&node, &first, &all).await?;
+    own.ironic.deal_out(parts).await
 }
 
 /// How long it takes to read all nodes that it is told of.
-async fn listed(ground: &Ground, program: &Program<'_>, more: Environment) -> anyhow::Result<f64> {
-    let program = program.told(more);
-    let running = Running::start(ground, &program, &account(ground, &program).await?).await?;
-    let began = Instant::now();
-    while running.metric(&format!("{ALL}_count{{nodes=\"all\"}}")).await? < 1.0 {
-        ensure!(began.elapsed() < PATIENCE, "the nodes are not listed");
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-    let (seconds, lists) = (
-        running.metric(&format!("{ALL}_sum{{nodes=\"all\"}}")).await?,
-        running.metric(&format!("{ALL}_count{{nodes=\"all\"}}")).await?,
-    );
+async fn listed(program: &Program<'_>) -> anyhow::Result<f64> {
+    let running = program.start().await?;
+    let (sum, count) =
+        (format!("{ALL}_sum{{nodes=\"all\"}}"), format!("{ALL}_count{{nodes=\"all\"}}"));
+    until("the nodes are listed", PATIENCE, async || {
+        Ok((running.metric(&count).await? >= 1.0).then_some(()))
+    })
+    .await?;
+    let (seconds, lists) = (running.metric(&sum).await?, running.metric(&count).await?);
     running.stop().await?;
     Ok(seconds / lists)
 }
 
-pub(super) fn table(split: &Split) {
-    let Split { hosts, bytes_each, parts, live_megabytes, stored_megabytes, .. } = split;
-    println!(
-        "\n{hosts} hosts of {bytes_each} bytes take the API server {live_megabytes:.0} MB in use, {stored_megabytes:.0} MB are stored"
-    );
-    println!(
-        "\n{:<16} {:>18} {:>18} {:>18} {:>24}",
-        "ready s, MB",
-        "one instance",
-        "1 namespace",
-        "1 label",
-        format!("{parts} namespaces at once")
-    );
-    for it in &split.controllers {
-        let shown = |instance: &Instance| {
-            format!("{:.1} s {:.0} MB", instance.ready_ms / 1000.0, instance.resident_megabytes)
-        };
+impl Split {
+    fn print(&self) {
+        let Self { hosts, bytes_each, parts, live_megabytes, stored_megabytes, .. } = self;
         println!(
-            "{:<16} {:>18} {:>18} {:>18} {:>24}",
-            it.controller,
-            shown(&it.whole),
-            shown(&it.by_namespace),
-            shown(&it.by_label),
-            it.all_parts.as_ref().map_or_else(|| "-".to_owned(), shown)
+            "\n{hosts} hosts of {bytes_each} bytes take the API server {live_megabytes:.0} MB in use, {stored_megabytes:.0} MB are stored"
+        );
+        let at_once = format!("{parts} namespaces at once");
+        let head = ["ready s, MB", "one instance", "1 namespace", "1 label", at_once.as_str()];
+        let shown = |it: &Instance| {
+            format!("{:.1} s {:.0} MB", it.ready_ms / 1000.0, it.resident_megabytes)
+        };
+        let row = |it: &Instances| {
+            vec![
+                it.controller.clone(),
+                shown(&it.whole),
+                shown(&it.by_namespace),
+                shown(&it.by_label),
+                it.all_parts.as_ref().map_or_else(|| "-".to_owned(), shown),
+            ]
+        };
+        table::print(1, &head, &self.controllers.iter().map(row).collect::<Vec<_>>());
+        println!(
+            "\na list of Ironic's nodes takes host-discovery {:.1} s, of one of {parts} conductor groups {:.1} s",
+            self.list_of_all, self.list_of_one
         );
     }
-    println!(
-        "\na list of Ironic's nodes takes host-discovery {:.1} s, of one of {parts} conductor groups {:.1} s",
-        split.list_of_all, split.list_of_one
-    );
 }

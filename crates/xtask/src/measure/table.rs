@@ -2,70 +2,79 @@
 
 use bench::load::Rate;
 
-use super::{Requests, Row};
+use super::row::{Requests, Row};
+
+/// Prints a table whose first columns hold words, and the others numbers. Without rows there is none.
+pub(super) fn print(words: usize, head: &[&str], rows: &[Vec<String>]) {
+    if rows.is_empty() {
+        return;
+    }
+    let head: Vec<String> = head.iter().map(|it| (*it).to_owned()).collect();
+    let all = || std::iter::once(&head).chain(rows);
+    let width = |column: usize| all().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    println!();
+    for row in all() {
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            if column < words {
+                print!("{cell:<width$}  ");
+            } else {
+                print!("{cell:>width$}  ");
+            }
+        }
+        println!();
+    }
+}
 
 pub(super) fn rates(rates: &[Rate]) {
-    println!(
-        "\n{:<6} {:>8} {:>12} {:>12} {:>9} {:>9}",
-        "verb", "bytes", "concurrency", "per second", "p50 ms", "p99 ms"
-    );
-    for rate in rates {
-        println!(
-            "{:<6} {:>8} {:>12} {:>12.0} {:>9.1} {:>9.1}",
-            rate.verb, rate.bytes, rate.concurrency, rate.per_second, rate.p50_ms, rate.p99_ms
-        );
-    }
+    let row = |rate: &Rate| {
+        vec![
+            rate.verb.to_owned(),
+            rate.bytes.to_string(),
+            rate.concurrency.to_string(),
+            format!("{:.0}", rate.per_second),
+            format!("{:.1}", rate.p50_ms),
+            format!("{:.1}", rate.p99_ms),
+        ]
+    };
+    let head = ["verb", "bytes", "concurrency", "per second", "p50 ms", "p99 ms"];
+    print(1, &head, &rates.iter().map(row).collect::<Vec<_>>());
 }
 
 pub(super) fn rows(rows: &[Row]) {
-    println!(
-        "\n{:<28} {:>6} {:>9} {:>11} {:>8} {:>12} {:>14}",
-        "controller", "MB", "ready ms", "slowest ms", "idle MB", "rest writes", "rest requests"
-    );
-    for row in rows {
-        println!(
-            "{:<28} {:>6.1} {:>9.0} {:>11.0} {:>8.1} {:>12} {:>14}",
-            name(row),
-            row.megabytes,
-            row.ready_ms,
-            row.slowest_ready_ms,
-            row.resident_megabytes,
-            row.writes_at_rest,
-            shown(&row.requests_at_rest)
-        );
-    }
-    operations(rows);
-    figures(rows);
-    together(rows);
-}
+    let idle = rows.iter().filter_map(|row| {
+        let idle = row.idle.as_ref()?;
+        Some(vec![
+            row.name(),
+            format!("{:.1}", idle.megabytes),
+            format!("{:.0}", idle.ready_ms),
+            format!("{:.0}", idle.slowest_ready_ms),
+            format!("{:.1}", idle.resident_megabytes),
+            idle.writes_at_rest.to_string(),
+            shown(&idle.requests_at_rest),
+        ])
+    });
+    let head =
+        ["controller", "MB", "ready ms", "slowest ms", "idle MB", "rest writes", "rest requests"];
+    print(1, &head, &idle.collect::<Vec<_>>());
 
-fn together(rows: &[Row]) {
-    if rows.iter().all(|row| row.together.is_none()) {
-        return;
-    }
-    println!(
-        "\n{:<28} {:>9} {:>8} {:>12} {:>14}",
-        "all together", "ready ms", "rest MB", "rest writes", "rest requests"
-    );
-    for row in rows {
-        let Some(together) = &row.together else { continue };
-        println!(
-            "{:<28} {:>9.0} {:>8.1} {:>12} {:>14}",
-            name(row),
-            together.ready_ms,
-            together.resident_megabytes,
-            together.writes_at_rest,
-            shown(&together.requests_at_rest)
-        );
-    }
-}
-
-fn operations(rows: &[Row]) {
-    if rows.iter().all(|row| row.operation.is_none()) {
-        return;
-    }
-    println!(
-        "\n{:<28} {:<30} {:>9} {:>10} {:>12} {:>14} {:>11} {:>7} {:>8}  share of each round",
+    let reached = rows.iter().filter_map(|row| {
+        let reached = row.operation.as_ref()?;
+        let shares = reached.shares.iter().map(|it| format!("{:.0}%", it * 100.0));
+        Some(vec![
+            row.name(),
+            format!("{} {}", reached.count, reached.name),
+            format!("{:.0}", reached.ready_ms),
+            format!("{:.1}", reached.per_second),
+            format!("{:.2}", reached.writes_each),
+            format!("{:.2}", reached.requests_each),
+            format!("{:.0}/s", reached.bare_writes_per_second),
+            format!("{:.0}%", reached.share * 100.0),
+            format!("{:.1}", reached.resident_megabytes),
+            shares.collect::<Vec<_>>().join(" "),
+        ])
+    });
+    let head = [
         "controller",
         "operation",
         "ready ms",
@@ -74,51 +83,37 @@ fn operations(rows: &[Row]) {
         "requests each",
         "bare",
         "share",
-        "busy MB"
-    );
-    for row in rows {
-        let Some(reached) = &row.operation else { continue };
-        let shares: Vec<String> =
-            reached.shares.iter().map(|it| format!("{:.0}%", it * 100.0)).collect();
-        println!(
-            "{:<28} {:<30} {:>9.0} {:>10.1} {:>12.2} {:>14.2} {:>9.0}/s {:>6.0}% {:>8.1}  {}",
-            name(row),
-            format!("{} {}", reached.count, reached.name),
-            reached.ready_ms,
-            reached.per_second,
-            reached.writes_each,
-            reached.requests_each,
-            reached.bare_writes_per_second,
-            reached.share * 100.0,
-            reached.resident_megabytes,
-            shares.join(" ")
-        );
-    }
-}
+        "busy MB",
+        "share of each round",
+    ];
+    print(2, &head, &reached.collect::<Vec<_>>());
 
-fn figures(rows: &[Row]) {
-    if rows.iter().all(|row| row.figures.is_empty()) {
-        return;
-    }
-    println!("\n{:<28} {:<62} {:>9} {:>9}", "controller", "figure", "measured", "at most");
-    for row in rows {
-        for figure in &row.figures {
+    let figures = rows.iter().flat_map(|row| {
+        row.figures.iter().map(|figure| {
             let limit = figure.at_most.map_or_else(String::new, |it| format!("{it:.2}"));
-            println!("{:<28} {:<62} {:>9.2} {:>9}", name(row), figure.what, figure.value, limit);
-        }
-    }
+            vec![row.name(), figure.what.clone(), format!("{:.2}", figure.value), limit]
+        })
+    });
+    let head = ["controller", "figure", "measured", "at most"];
+    print(2, &head, &figures.collect::<Vec<_>>());
+
+    let together = rows.iter().filter_map(|row| {
+        let together = row.together.as_ref()?;
+        Some(vec![
+            row.name(),
+            format!("{:.0}", together.ready_ms),
+            format!("{:.1}", together.resident_megabytes),
+            together.writes_at_rest.to_string(),
+            shown(&together.requests_at_rest),
+        ])
+    });
+    let head = ["all together", "ready ms", "rest MB", "rest writes", "rest requests"];
+    print(1, &head, &together.collect::<Vec<_>>());
 }
 
 /// How many they are, and which.
 fn shown(requests: &Requests) -> String {
-    let which: Vec<String> =
-        requests.iter().map(|(what, count)| format!("{count} {what}")).collect();
-    [vec![requests.values().sum::<u64>().to_string()], which].concat().join("  ")
-}
-
-fn name(row: &Row) -> String {
-    let peer = row.peer.as_ref().and_then(|path| path.file_name());
-    peer.map_or(row.controller.clone(), |file| {
-        format!("{} ({})", row.controller, file.to_string_lossy())
-    })
+    let which = requests.iter().map(|(what, count)| format!("{count} {what}"));
+    let sum = requests.values().sum::<u64>().to_string();
+    std::iter::once(sum).chain(which).collect::<Vec<_>>().join("  ")
 }

@@ -6,8 +6,9 @@ use futures_util::future::try_join_all;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
 
-use super::program::{Account, Running};
-use super::{Ground, Program, REST, Row, Together, account, requests, rest};
+use super::row::{Report, Together};
+use super::{Ground, Program, REST, at_work};
+use crate::program::Running;
 
 /// What an installation is told to have.
 const KINDS: [(&str, &str, &str); 3] = [
@@ -16,52 +17,66 @@ const KINDS: [(&str, &str, &str); 3] = [
     ("hive.openshift.io", "v1", "ClusterDeployment"),
 ];
 
-/// Starts them, all at the same time.
-pub(super) async fn start<'a>(
+/// One after the other while the rest of them run, and all of them at rest in between, on what was made until then. Each
+/// program stands beside the number of its row.
+pub(super) async fn measure(
     ground: &Ground,
-    programs: impl Iterator<Item = &'a Program<'a>>,
-) -> anyhow::Result<Vec<(Account, Running)>> {
-    let mut accounts = Vec::new();
-    for program in programs {
-        accounts.push((program, account(ground, program).await?));
+    programs: &[(usize, Program<'_>)],
+    only: &str,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let made = programs.iter().position(|it| it.1.work.operation.is_none());
+    for (number, (row, program)) in programs.iter().enumerate() {
+        if made == Some(number) {
+            at_rest(ground, programs, report).await?;
+        }
+        if program.work.controller.contains(only) {
+            let others = programs.iter().filter(|it| it.0 != *row);
+            let others = start(others).await?;
+            let measured = at_work(ground, program, report, *row).await;
+            report.unless_failed(*row, measured);
+            stop(others).await?;
+        }
     }
-    try_join_all(accounts.into_iter().map(async |(program, account)| {
-        let running = Running::start(ground, program, &account).await?;
-        anyhow::Ok((account, running))
-    }))
-    .await
+    Ok(())
 }
 
-pub(super) async fn stop(all: Vec<(Account, Running)>) -> anyhow::Result<()> {
-    try_join_all(all.into_iter().map(|(_, running)| running.stop())).await.map(drop)
+/// Starts them, all at the same time.
+async fn start<'a>(
+    programs: impl Iterator<Item = &'a (usize, Program<'a>)>,
+) -> anyhow::Result<Vec<Running>> {
+    try_join_all(programs.map(|(_, program)| program.start())).await
+}
+
+async fn stop(all: Vec<Running>) -> anyhow::Result<()> {
+    try_join_all(all.into_iter().map(Running::stop)).await.map(drop)
 }
 
 /// What each has in memory and asks for when all is done.
-pub(super) async fn at_rest(
+async fn at_rest(
     ground: &Ground,
-    programs: &[Program<'_>],
-    rows: &mut [Row],
+    programs: &[(usize, Program<'_>)],
+    report: &mut Report,
 ) -> anyhow::Result<()> {
     let mut there = Vec::new();
     for (group, version, kind) in KINDS {
         there.push(format!("{} {kind}s", count(ground, group, version, kind).await?));
     }
     step_async(&format!("all together at rest: {}", there.join(", ")), async {
-        let all = start(ground, programs.iter()).await?;
-        for (account, _) in &all {
-            rest(ground, account).await?;
+        let all = start(programs.iter()).await?;
+        for (_, program) in programs {
+            program.rest(ground).await?;
         }
-        let mark = ground.audit.mark().await?;
-        tokio::time::sleep(REST).await;
-        let counts = ground.audit.since(mark).await?;
-        for ((account, running), row) in all.iter().zip(rows) {
-            row.together = Some(Together {
+        let counts = ground.during(REST).await?;
+        for (running, (row, program)) in all.iter().zip(programs) {
+            report.rows[*row].together = Some(Together {
                 ready_ms: running.ready_ms,
                 resident_megabytes: running.resident_megabytes()?,
-                writes_at_rest: counts.writes(&account.user, &["leases"]),
-                requests_at_rest: requests(&counts, &account.user),
+                writes_at_rest: program.writes(&counts),
+                requests_at_rest: program.requests(&counts),
             });
         }
+        report.save()?;
         stop(all).await
     })
     .await

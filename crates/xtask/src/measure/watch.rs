@@ -1,34 +1,79 @@
 //! Objects as whoever waits for a controller sees them.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::future::ready;
 
-use futures_util::{Stream, StreamExt};
+use anyhow::Context;
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, TryStreamExt};
 use kube::api::Api;
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Error, Resource};
+use kube::{Error, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
-/// Objects of one kind, and what becomes of them.
-pub(super) fn events<K>(
-    api: Api<K>,
-    which: watcher::Config,
-) -> impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send
+use super::PATIENCE;
+
+/// Objects as they are and when they change.
+pub(super) type Objects<K> = BoxStream<'static, watcher::Result<K>>;
+
+/// Objects of one kind, as they are and when they change.
+pub(super) fn objects<K>(api: Api<K>, which: watcher::Config) -> Objects<K>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    watcher(api, which).default_backoff().filter(|it| ready(!is_told_to_wait(it)))
+    events(api, which).applied_objects().boxed()
 }
 
-/// Each of them, as it is and when it changes.
-pub(super) fn objects<K>(
-    api: Api<K>,
-    which: watcher::Config,
-) -> impl Stream<Item = watcher::Result<K>> + Send
+/// The same from now on: the list with which a watch begins is left out.
+pub(super) async fn from_now<K>(api: Api<K>) -> anyhow::Result<Objects<K>>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    events(api, which).applied_objects()
+    let mut events = events(api, watcher::Config::default());
+    while !matches!(events.try_next().await?, Some(watcher::Event::InitDone)) {}
+    Ok(events.applied_objects().boxed())
+}
+
+/// Waits until so many different objects were seen of which that is so.
+pub(super) async fn seen<K: Resource>(
+    objects: &mut Objects<K>,
+    count: u32,
+    what: &str,
+    mut is_so: impl FnMut(&K) -> bool,
+) -> anyhow::Result<()> {
+    let mut known = BTreeSet::new();
+    while known.len() < usize::try_from(count)? {
+        known.insert(next(objects, what, &mut is_so).await?.uid());
+    }
+    Ok(())
+}
+
+/// The next object of which that is so.
+pub(super) async fn next<K>(
+    objects: &mut Objects<K>,
+    what: &str,
+    mut is_so: impl FnMut(&K) -> bool,
+) -> anyhow::Result<K> {
+    let waiting = async {
+        loop {
+            let object = objects.try_next().await?.context("the watch ended")?;
+            if is_so(&object) {
+                return anyhow::Ok(object);
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.with_context(|| format!("never: {what}"))?
+}
+
+fn events<K>(
+    api: Api<K>,
+    which: watcher::Config,
+) -> BoxStream<'static, watcher::Result<watcher::Event<K>>>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    watcher(api, which).default_backoff().filter(|it| ready(!is_told_to_wait(it))).boxed()
 }
 
 /// An API server that still fills its cache of a kind, as of one whose CRD just came, sends a watch away for a moment. It

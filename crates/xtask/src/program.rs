@@ -1,64 +1,102 @@
-//! How a release build is started and looked at from outside.
+//! A controller as a process of its own: started under an account of its own, and looked at from outside.
 
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use bench::chart;
+use bench::control_plane::ControlPlane;
 use bench::process::{Service, free_port};
 use controller_kit::connection;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::Kubeconfig;
+use serde_json::json;
 
-use super::{Ground, Program};
+use crate::{controllers, objects};
 
 /// Ten instances of one controller that read a hundred thousand hosts each take minutes.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
+/// Variables that a program is started with.
+pub(crate) type Environment = Vec<(&'static str, String)>;
+
 /// As whom a program runs.
-pub(super) struct Account {
-    pub(super) user: String,
-    pub(super) namespace: String,
-    pub(super) kubeconfig: PathBuf,
+#[derive(Clone)]
+pub(crate) struct Account {
+    pub(crate) user: String,
+    pub(crate) namespace: String,
+    kubeconfig: PathBuf,
+    /// Where a program's log goes.
+    folder: PathBuf,
 }
 
 impl Account {
+    /// The account of a controller's chart, with the rights that the chart gives it.
+    pub(crate) async fn of_chart(
+        plane: &ControlPlane,
+        namespace: &str,
+        controller: &str,
+    ) -> anyhow::Result<Self> {
+        // What the chart refuses to be rendered without; the endpoint reaches only pods.
+        let endpoint = json!({ "ironic": { "endpoint": "http://ironic:6385" } });
+        let speaks = controllers::find(controller).is_some_and(|it| it.speaks_to_ironic);
+        let values = if speaks { endpoint } else { json!({}) };
+        let objects = chart::render(&chart::dir(controller), controller, namespace, &values)?;
+        chart::install_permissions(&plane.admin().await, &objects, namespace).await?;
+        let kubeconfig = chart::service_account_kubeconfig(plane, namespace, controller).await?;
+        Ok(Self {
+            user: format!("system:serviceaccount:{namespace}:{controller}"),
+            namespace: namespace.to_owned(),
+            kubeconfig,
+            folder: plane.dir().to_owned(),
+        })
+    }
+
+    /// One that may do everything.
+    pub(crate) fn of_admin(plane: &ControlPlane, namespace: &str) -> anyhow::Result<Self> {
+        Ok(Self {
+            user: namespace.to_owned(),
+            namespace: namespace.to_owned(),
+            kubeconfig: plane.kubeconfig(namespace, &["system:masters"])?,
+            folder: plane.dir().to_owned(),
+        })
+    }
+
     /// A client that has these rights, and no connection yet: as a program's own.
-    pub(super) async fn client(&self) -> anyhow::Result<kube::Client> {
-        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig)?;
-        let options = KubeConfigOptions::default();
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await?;
+    pub(crate) async fn client(&self) -> anyhow::Result<kube::Client> {
+        let config = objects::config(Kubeconfig::read_from(&self.kubeconfig)?).await?;
         Ok(connection::builder(config)?.build())
     }
 }
 
 /// A program that is ready; it ends when this is dropped.
-pub(super) struct Running {
-    pub(super) ready_ms: f64,
-    pub(super) ready_at: Instant,
-    address: String,
-    service: Service,
+pub(crate) struct Running {
+    pub(crate) ready_ms: f64,
+    pub(crate) ready_at: Instant,
+    pub(crate) address: String,
+    pub(crate) service: Service,
 }
 
 impl Running {
     /// Starts it and waits until it says that it is ready. All that it is told stands in its environment, so that a
     /// script of two lines can tell it to a foreign controller in that one's own words.
-    pub(super) async fn start(
-        ground: &Ground,
-        program: &Program<'_>,
+    pub(crate) async fn start(
+        name: &str,
+        program: &Path,
         account: &Account,
+        environment: &Environment,
     ) -> anyhow::Result<Self> {
         let address = format!("127.0.0.1:{}", free_port());
-        let mut command = Command::new(&program.path);
+        let mut command = Command::new(program);
         command
             .env("FERRITE_LISTEN", &address)
             .env("FERRITE_LEASE_NAMESPACE", &account.namespace)
             .env("KUBECONFIG", &account.kubeconfig)
-            .envs(program.environment.iter().map(|(name, value)| (name, value)));
-        let name = format!("measured-{address}").replace(':', "-");
-        let folder = ground.plane.dir().to_owned();
+            .envs(environment.iter().map(|(name, value)| (name, value)));
+        let (name, folder) = (name.to_owned(), account.folder.clone());
         let starting = tokio::task::spawn_blocking(move || {
             let began = Instant::now();
             let mut service = Service::start(&name, command, &folder)?;
@@ -72,29 +110,29 @@ impl Running {
             let ready_ms = ready_at.duration_since(began).as_secs_f64() * 1000.0;
             Ok(Self { ready_ms, ready_at, address, service })
         });
-        starting.await?.with_context(|| format!("cannot measure {}", program.path.display()))
+        starting.await?.with_context(|| format!("cannot start {}", program.display()))
     }
 
     /// Ends it as a cluster would, so that it gives its lease back.
-    pub(super) async fn stop(mut self) -> anyhow::Result<()> {
+    pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
         tokio::task::spawn_blocking(move || self.service.stop(PATIENCE)).await??;
         Ok(())
     }
 
     /// What it has in memory.
-    pub(super) fn resident_megabytes(&self) -> anyhow::Result<f64> {
+    pub(crate) fn resident_megabytes(&self) -> anyhow::Result<f64> {
         let (_, kilobytes) = self.process()?;
         Ok(megabytes(kilobytes * 1024))
     }
 
     /// How large the program is: behind a script that tells it its flags, the one that the script becomes.
-    pub(super) fn program_megabytes(&self) -> anyhow::Result<f64> {
+    pub(crate) fn program_megabytes(&self) -> anyhow::Result<f64> {
         let (folder, _) = self.process()?;
         Ok(megabytes(fs::metadata(folder.join("exe"))?.len()))
     }
 
     /// Processor time that it has used so far, in milliseconds. The kernel counts it in steps of ten.
-    pub(super) fn cpu_ms(&self) -> anyhow::Result<f64> {
+    pub(crate) fn cpu_ms(&self) -> anyhow::Result<f64> {
         let (folder, _) = self.process()?;
         let stat = fs::read_to_string(folder.join("stat"))?;
         let ticks =
@@ -103,7 +141,7 @@ impl Running {
     }
 
     /// The sum of all series of one of its metrics.
-    pub(super) async fn metric(&self, name: &str) -> anyhow::Result<f64> {
+    pub(crate) async fn metric(&self, name: &str) -> anyhow::Result<f64> {
         let (address, name) = (self.address.clone(), name.to_owned());
         let text = tokio::task::spawn_blocking(move || ask(&address, "/metrics")).await??;
         Ok(bench::prometheus::sum(&text, &name))

@@ -1,0 +1,81 @@
+//! Machines of a cluster on Metal3, as Cluster API makes them.
+
+use bench::cluster_api::objects::{self, CLUSTER, MACHINE, METAL3_MACHINE, VERSION};
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+use super::{Ground, fleet};
+use crate::objects::{apply, merge_status, namespace as make_namespace, secret};
+
+pub(super) const CLUSTER_NAME: &str = "metal";
+pub(super) const OF_CLUSTER: &str = "cluster.x-k8s.io/cluster-name";
+
+/// A cluster whose infrastructure is ready, the bootstrap data of its machines, and the credentials of the hosts beside it.
+pub(super) async fn cluster(ground: &Ground, namespace: &str) -> anyhow::Result<()> {
+    let client = &ground.admin;
+    make_namespace(client, namespace).await?;
+    // CAPM3 looks for Metal3's part of it, and at the condition that Cluster API calls deprecated.
+    for object in [
+        objects::cluster(CLUSTER_NAME, "127.0.0.1", 6443, false),
+        objects::metal3_cluster(CLUSTER_NAME, "127.0.0.1", 6443),
+    ] {
+        apply(client, Some(namespace), &object).await?;
+    }
+    let condition = json!({
+        "type": "InfrastructureReady", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    let ready = json!({
+        "initialization": { "infrastructureProvisioned": true },
+        "deprecated": { "v1beta1": { "conditions": [condition] } },
+    });
+    merge_status(&CLUSTER.api(client, namespace), CLUSTER_NAME, &ready).await?;
+    secret(client, namespace, "boot", &json!({ "value": "x" })).await?;
+    fleet::credentials(ground, namespace).await
+}
+
+/// A Machine and its `Metal3Machine`, which is given.
+pub(super) async fn machine(
+    ground: &Ground,
+    namespace: &str,
+    mut metal3_machine: Value,
+) -> anyhow::Result<DynamicObject> {
+    let name = metal3_machine["metadata"]["name"].as_str().unwrap_or_default();
+    let spec = json!({
+        "clusterName": CLUSTER_NAME,
+        "version": VERSION,
+        "bootstrap": { "dataSecretName": "boot" },
+        "infrastructureRef": METAL3_MACHINE.reference(name),
+    });
+    let mut machine = MACHINE.object(name, &spec);
+    machine["metadata"]["labels"] = metal3_machine["metadata"]["labels"].clone();
+    let machine = MACHINE.create(&ground.admin, namespace, machine).await?;
+    metal3_machine["metadata"]["ownerReferences"] = owner(&machine);
+    metal3_machine["metadata"]["ownerReferences"][0]["controller"] = json!(true);
+    METAL3_MACHINE.create(&ground.admin, namespace, metal3_machine).await
+}
+
+/// A `Metal3Machine` of the cluster.
+pub(super) fn metal3_machine(name: &str) -> Value {
+    let mut object = METAL3_MACHINE.object(name, &json!({ "image": image("diskFormat") }));
+    object["metadata"]["labels"] = json!({ OF_CLUSTER: CLUSTER_NAME });
+    object
+}
+
+/// An image, with the field that says its format: machines and hosts call it differently.
+pub(super) fn image(format: &str) -> Value {
+    json!({
+        "url": "http://127.0.0.1/image.qcow2",
+        "checksum": "http://127.0.0.1/image.qcow2.sha256sum",
+        "checksumType": "sha256",
+        format: "qcow2",
+    })
+}
+
+/// References to a Machine as an owner.
+pub(super) fn owner(machine: &DynamicObject) -> Value {
+    json!([{
+        "apiVersion": MACHINE.api_version, "kind": MACHINE.kind, "name": machine.name_any(),
+        "uid": machine.uid(),
+    }])
+}
