@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use api_types::ContractVersion;
 use api_types::capi::{Cluster, KubeadmControlPlane, Machine, MachineDeployment};
 use api_types::capm3::{Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate};
 use api_types::metal3::{BareMetalHost, CachedHost};
@@ -11,10 +10,10 @@ use api_types::names;
 use controller_kit::engine::{Class, ObjectKey};
 use kube::ResourceExt as _;
 
-use crate::context::{Context, last_seen};
+use crate::context::Context;
 use crate::machine::{created, is_housed};
 use crate::model::Key;
-use crate::observe::{self, left, owner};
+use crate::observe::Scope;
 use crate::outline::{OfCluster, OfMachine, OfOwner};
 use crate::reservation::{Kept, Owner};
 
@@ -37,13 +36,13 @@ impl Context {
     /// How urgent a look at a host is. Whoever waits for one that was left waits until it is given back, and for the end of a
     /// reservation hardly anybody.
     pub fn class_of_host(&self, key: &ObjectKey) -> Class {
-        let is_left = self.host(key).is_some_and(|host| left::seems_left(self, &host));
+        let is_left = self.host(key).is_some_and(|host| self.seems_left(&host));
         if is_left { Class::Normal } else { Class::Background }
     }
 
     /// Whether a host has anything to do with us while no machine has it.
     pub fn is_to_be_looked_at(&self, host: &BareMetalHost) -> bool {
-        Kept::of(host).is_some() || left::seems_left(self, host)
+        Kept::of(host).is_some() || self.seems_left(host)
     }
 
     /// Ends offers of hosts that nobody came for.
@@ -93,7 +92,7 @@ impl Context {
         });
         self.wake_machines(namespace, freed);
         // One that went without giving its host back left that to us.
-        let left = left.into_iter().filter(|it| left::seems_left(self, it));
+        let left = left.into_iter().filter(|it| self.seems_left(it));
         self.wake_hosts(namespace, kept.into_iter().chain(left.map(|it| it.name_any())));
         match now {
             None => self.lookout.gone(Key::Machine(object)),
@@ -106,16 +105,15 @@ impl Context {
 
     /// Under which label hosts are kept for a machine's owner, if it has one that is known.
     fn owner_label(&self, namespace: &str, machine: &Metal3Machine) -> Option<String> {
-        let parent = observe::parent(self, namespace, machine);
-        let owner = owner::of_machine(self, namespace, machine, &parent)?;
+        let scope = Scope { context: self, namespace };
+        let owner = scope.owner_of(machine, &scope.parent(machine))?;
         Some(owner.label())
     }
 
     /// A Machine appeared, changed or went.
     pub fn machine_changed(&self, machine: &Machine) {
         let object = ObjectKey::of(machine);
-        let (parents, core) = (&self.caches.parents, self.served.core);
-        let now = last_seen(parents, core, &object.namespace, &object.name);
+        let now = self.caches.parents.get(&object.namespace, &object.name);
         let now = now.as_deref().map(OfMachine::outline);
         if self.outlines.parents.is_news(&object, now) {
             self.wake_hosts_of_owner_of(&object.namespace, machine);
@@ -136,22 +134,19 @@ impl Context {
     pub fn cluster_changed(&self, cluster: &Cluster) {
         let object = ObjectKey::of(cluster);
         let ObjectKey { namespace, name } = &object;
-        let now = last_seen(&self.caches.clusters, self.served.core, namespace, name);
+        let now = self.caches.clusters.get(namespace, name);
         let now = now.as_deref().map(OfCluster::outline);
         if !self.outlines.clusters.is_news(&object, now) {
             return;
         }
         self.wake_all_kept(namespace);
-        let of_it = self.caches.machines.state_filter(|it| {
-            it.metadata.namespace.as_ref() == Some(namespace)
-                && it.label(names::capi::CLUSTER_NAME) == Some(name)
-        });
-        let mut all: BTreeSet<String> = of_it.iter().map(|it| it.name_any()).collect();
+        let machines = self.caches.machines.of_namespace(namespace);
+        let of_it = machines.filter(|it| it.label(names::capi::CLUSTER_NAME) == Some(name));
+        let mut all: BTreeSet<String> = of_it.map(|it| it.name_any()).collect();
         // A machine need not have the label; its Machine names the cluster.
-        let parents = self.caches.parents.state_filter(|it| {
-            it.metadata.namespace.as_ref() == Some(namespace) && it.spec.cluster_name == *name
-        });
-        all.extend(parents.iter().filter_map(|it| metal3_machine(it).map(str::to_owned)));
+        let parents = self.caches.parents.of_namespace(namespace);
+        let parents = parents.filter(|it| it.spec.cluster_name == *name);
+        all.extend(parents.filter_map(|it| metal3_machine(&it).map(str::to_owned)));
         self.wake_machines(namespace, all);
     }
 
@@ -160,11 +155,10 @@ impl Context {
     pub fn template_changed(&self, template: &Metal3MachineTemplate) {
         let ObjectKey { namespace, name } = ObjectKey::of(template);
         self.wake_all_kept(&namespace);
-        let cloned = self.caches.machines.state_filter(|it| {
-            it.metadata.namespace.as_ref() == Some(&namespace)
-                && it.annotation(names::capi::CLONED_FROM_NAME) == Some(name.as_str())
-        });
-        self.wake_machines(&namespace, cloned.iter().map(|it| it.name_any()));
+        let machines = self.caches.machines.of_namespace(&namespace);
+        let from = |it: &Metal3Machine| it.annotation(names::capi::CLONED_FROM_NAME) == Some(&name);
+        let cloned = machines.filter(|it| from(it)).map(|it| it.name_any());
+        self.wake_machines(&namespace, cloned);
     }
 
     /// What a machine asked of CAPM3's data controllers appeared, changed or went.
@@ -183,7 +177,7 @@ impl Context {
     pub fn deployment_changed(&self, deployment: &MachineDeployment) {
         let object = ObjectKey::of(deployment);
         let ObjectKey { namespace, name } = &object;
-        let now = last_seen(&self.caches.deployments, self.served.core, namespace, name);
+        let now = self.caches.deployments.get(namespace, name);
         let now = now.map(|it| OfOwner::of_deployment(self.served, &it));
         if self.outlines.deployments.is_news(&object, now) {
             self.wake_hosts_of_owner(namespace, names::capi::GROUP, "MachineDeployment", name);
@@ -191,11 +185,11 @@ impl Context {
     }
 
     /// A kubeadm control plane appeared, changed or went.
-    pub fn plane_changed(&self, plane: &KubeadmControlPlane, version: ContractVersion) {
+    pub fn plane_changed(&self, plane: &KubeadmControlPlane) {
         let object = ObjectKey::of(plane);
         let ObjectKey { namespace, name } = &object;
-        let store = self.caches.control_planes.as_ref();
-        let now = store.and_then(|store| last_seen(store, version, namespace, name));
+        let planes = self.caches.control_planes.as_ref();
+        let now = planes.and_then(|planes| planes.get(namespace, name));
         let now = now.map(|it| OfOwner::of_plane(self.served, &it));
         if self.outlines.planes.is_news(&object, now) {
             let group = names::capi::CONTROL_PLANE_GROUP;

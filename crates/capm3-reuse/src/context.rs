@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;
 
+use api_types::ContractVersion;
 use api_types::capi::{
     Cluster, KubeadmControlPlane, Machine, MachineDeployment, MachineSet, is_watched,
 };
@@ -15,8 +16,9 @@ use controller_kit::Kit;
 use controller_kit::engine::{Lookout, ObjectKey, Shared};
 use controller_kit::watch::Undecodable;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Api;
+use kube::core::DynamicResourceScope;
 use kube::runtime::reflector::{Lookup, ObjectRef, Store};
+use kube::{Api, Resource};
 
 use crate::index::Index;
 use crate::looks::Looks;
@@ -53,27 +55,27 @@ pub struct Context {
 /// What the watches have shown.
 pub struct Caches {
     /// Hosts.
-    pub hosts: Store<CachedHost>,
+    pub hosts: Cache<CachedHost>,
     /// Metal3's part of a machine.
-    pub machines: Store<Metal3Machine>,
+    pub machines: Cache<Metal3Machine>,
     /// What machines were cloned from.
-    pub templates: Store<Metal3MachineTemplate>,
+    pub templates: Cache<Metal3MachineTemplate>,
     /// Templates that cannot be decoded.
     pub broken_templates: Undecodable,
     /// Cluster API's part of a machine.
-    pub parents: Store<Machine>,
+    pub parents: Cache<Machine>,
     /// Clusters.
-    pub clusters: Store<Cluster>,
+    pub clusters: Cache<Cluster>,
     /// Machine sets.
-    pub sets: Store<MachineSet>,
+    pub sets: Cache<MachineSet>,
     /// Machine deployments.
-    pub deployments: Store<MachineDeployment>,
+    pub deployments: Cache<MachineDeployment>,
     /// Kubeadm control planes, where the API server has them.
-    pub control_planes: Option<Store<KubeadmControlPlane>>,
+    pub control_planes: Option<Cache<KubeadmControlPlane>>,
     /// What was asked of CAPM3's data controllers, where the API server has it.
-    pub claims: Option<Store<Metal3DataClaim>>,
+    pub claims: Option<Cache<Metal3DataClaim>>,
     /// And what they answered.
-    pub data: Option<Store<Metal3Data>>,
+    pub data: Option<Cache<Metal3Data>>,
 }
 
 /// What decisions about others were made by. A status says how far an object is, and changes far more often than that: ten
@@ -116,18 +118,36 @@ impl<O: PartialEq> Outlined<O> {
     }
 }
 
-/// An object as it was last seen.
-pub fn last_seen<K>(
-    store: &Store<K>,
-    version: K::DynamicType,
-    namespace: &str,
-    name: &str,
-) -> Option<Arc<K>>
+/// What a watch has shown of a kind, in the version in which that is served.
+#[derive(Clone)]
+pub struct Cache<K>
 where
-    K: Lookup + Clone + 'static,
-    K::DynamicType: Eq + Hash + Clone,
+    K: Lookup<DynamicType: Eq + Hash + Clone> + Clone + 'static,
 {
-    store.get(&ObjectRef::new_with(name, version).within(namespace))
+    /// All of it.
+    pub store: Store<K>,
+    version: K::DynamicType,
+}
+
+impl<K> Cache<K>
+where
+    K: Lookup<DynamicType: Eq + Hash + Clone> + Clone + 'static,
+{
+    /// What is in this store.
+    pub fn of(store: Store<K>, version: K::DynamicType) -> Self {
+        Self { store, version }
+    }
+
+    /// An object as it was last seen.
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        self.store.get(&ObjectRef::new_with(name, self.version.clone()).within(namespace))
+    }
+
+    /// All of a namespace.
+    pub fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = Arc<K>> + use<K> {
+        let is_here = |it: &K| it.namespace().as_deref() == Some(namespace);
+        self.store.state_filter(is_here).into_iter()
+    }
 }
 
 impl Context {
@@ -143,36 +163,31 @@ impl Context {
 
     /// A machine as it was last seen.
     pub fn machine(&self, key: &ObjectKey) -> Option<Arc<Metal3Machine>> {
-        let version = self.served.infrastructure;
-        last_seen(&self.caches.machines, version, &key.namespace, &key.name)
+        self.caches.machines.get(&key.namespace, &key.name)
     }
 
     /// A host as it was last seen.
     pub fn host(&self, key: &ObjectKey) -> Option<Arc<CachedHost>> {
-        last_seen(&self.caches.hosts, (), &key.namespace, &key.name)
+        self.caches.hosts.get(&key.namespace, &key.name)
     }
 
-    /// The machines of a namespace.
-    pub fn machines(&self, namespace: &str) -> Api<Metal3Machine> {
+    /// A kind of Metal3's part of Cluster API in a namespace.
+    pub fn metal3<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: Resource<DynamicType = ContractVersion, Scope = DynamicResourceScope>,
+    {
         let version = &self.served.infrastructure;
         Api::namespaced_with(self.kit.client.clone(), namespace, version)
     }
 
-    /// Its hosts.
+    /// The hosts of a namespace.
     pub fn hosts(&self, namespace: &str) -> Api<BareMetalHost> {
         Api::namespaced(self.kit.client.clone(), namespace)
-    }
-
-    /// What machines of a namespace have asked of CAPM3's data controllers.
-    pub fn claims(&self, namespace: &str) -> Api<Metal3DataClaim> {
-        let version = &self.served.infrastructure;
-        Api::namespaced_with(self.kit.client.clone(), namespace, version)
     }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use api_types::ContractVersion;
     use clap::Parser as _;
     use controller_kit::config::Mistakes;
     use controller_kit::shutdown::Shutdown;
@@ -185,16 +200,16 @@ pub(crate) mod tests {
     pub(crate) const VERSION: ContractVersion = ContractVersion::V1Beta2;
 
     /// What a watch has shown.
-    pub(crate) fn store<K>(seen: Vec<K>, version: K::DynamicType) -> Store<K>
+    pub(crate) fn store<K>(seen: Vec<K>, version: K::DynamicType) -> Cache<K>
     where
         K: Lookup + Clone + 'static,
         K::DynamicType: Eq + Hash + Clone,
     {
-        let mut writer = Writer::new(version);
+        let mut writer = Writer::new(version.clone());
         for it in seen {
             writer.apply_watcher_event(&Event::Apply(it));
         }
-        writer.as_reader()
+        Cache::of(writer.as_reader(), version)
     }
 
     /// The watches have shown nothing.

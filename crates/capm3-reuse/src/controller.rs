@@ -18,7 +18,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 use kube::runtime::watcher;
 
-use crate::context::{Caches, Context, Outlines};
+use crate::context::{Cache, Caches, Context, Outlines};
 use crate::decide::decide;
 use crate::index::Index;
 use crate::looks::Looks;
@@ -42,6 +42,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     };
     tracing::info!(%served, "Found what the API server serves");
     let (core, infrastructure) = (served.core, served.infrastructure);
+    let planes_in = served.control_plane.unwrap_or_default();
     let config = watcher::Config::default();
     let hosts: Watched<CachedHost> = watch::namespaced(&kit, &config);
     let metals: Watched<Metal3Machine> = watch::namespaced_in(&kit, &config, &infrastructure);
@@ -75,24 +76,23 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         index,
         looks: Looks::among(kit.config.concurrency.into()),
         caches: Caches {
-            hosts: hosts.store,
-            machines: metals.store,
-            templates: templates.store,
+            hosts: Cache::of(hosts.store, ()),
+            machines: Cache::of(metals.store, infrastructure),
+            templates: Cache::of(templates.store, infrastructure),
             broken_templates: templates.undecodable,
-            parents: machines.store,
-            clusters: clusters.store,
-            sets: sets.store,
-            deployments: deployments.store,
-            control_planes: planes.as_ref().map(|it| it.store.clone()),
-            claims: claims.as_ref().map(|it| it.store.clone()),
-            data: data.as_ref().map(|it| it.store.clone()),
+            parents: Cache::of(machines.store, core),
+            clusters: Cache::of(clusters.store, core),
+            sets: Cache::of(sets.store, core),
+            deployments: Cache::of(deployments.store, core),
+            control_planes: planes.as_ref().map(|it| Cache::of(it.store.clone(), planes_in)),
+            claims: claims.as_ref().map(|it| Cache::of(it.store.clone(), infrastructure)),
+            data: data.as_ref().map(|it| Cache::of(it.store.clone(), infrastructure)),
         },
         outlines: Outlines::default(),
         looked_at: Shared::default(),
         kit: kit.clone(),
         policy,
     };
-    let version = served.control_plane.unwrap_or_default();
     let watching = Box::pin(async {
         tokio::select! {
             () = watch::feed(hosts.changes, |it| context.host_changed(it)) => {}
@@ -103,7 +103,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
             // Sets only lead from a machine to its deployment.
             () = watch::feed(sets.changes, |_| {}) => {}
             () = watch::feed(deployments.changes, |it| context.deployment_changed(it)) => {}
-            () = feed_served(planes, |it| context.plane_changed(it, version)) => {}
+            () = feed_served(planes, |it| context.plane_changed(it)) => {}
             () = feed_served(claims, |it| context.claim_changed(it)) => {}
             () = feed_served(data, |it| context.data_changed(it)) => {}
             never = tend(&context, &broken) => match never {},
@@ -147,9 +147,9 @@ impl Controller for Context {
 
     /// Few of ten thousand hosts are kept or left, and which is known once the caches are filled.
     fn keys(&self) -> Vec<Key> {
-        let machines = self.caches.machines.state();
+        let machines = self.caches.machines.store.state();
         let machines = machines.iter().map(|it| Key::Machine(ObjectKey::of(&**it)));
-        let hosts = self.caches.hosts.state_filter(|it| self.is_to_be_looked_at(it));
+        let hosts = self.caches.hosts.store.state_filter(|it| self.is_to_be_looked_at(it));
         machines.chain(hosts.iter().map(|it| Key::Host(ObjectKey::of(&***it)))).collect()
     }
 

@@ -29,10 +29,10 @@ use k8s_openapi::jiff::Timestamp;
 pub use self::collect::is_settled;
 use crate::model::{Decision, KeptSeen, LeftSeen, MachineSeen, Observed, Write};
 use crate::reason::Reason;
-use crate::seen::{HostSeen, Parent};
+use crate::seen::Parent;
 use crate::settings::Policy;
 use crate::status::{self, Report, Said};
-use crate::{host, text};
+use crate::text;
 
 /// Waits that end by themselves within this time of a machine's life are not worth a write.
 const YOUNG: Duration = Duration::from_secs(5);
@@ -157,15 +157,12 @@ impl<'a> Case<'a> {
 
     /// The host that the machine names or gives up, or that names it.
     fn host(&self) -> Option<&'a BareMetalHost> {
-        match &self.seen.host {
-            HostSeen::Here(host) => Some(host),
-            HostSeen::None | HostSeen::Gone(_) => None,
-        }
+        self.seen.host.here()
     }
 
     /// The same if the machine has it.
     fn own_host(&self) -> Option<&'a BareMetalHost> {
-        self.host().filter(|host| host::is_of(host, self.machine))
+        self.seen.own_host()
     }
 
     fn is_leaving(&self) -> bool {
@@ -292,18 +289,13 @@ fn reported(
     more: impl FnOnce(&mut Report),
 ) -> Decision {
     let mut report = Report {
-        associated: (!has_host(seen)).then(|| Said::no(reason, text)),
+        associated: seen.own_host().is_none().then(|| Said::no(reason, text)),
         ready: Some(Said::no(reason, text)),
         paused: Some(not_paused()),
         ..Report::default()
     };
     more(&mut report);
     with_report(seen, now, Vec::new(), (reason, text), &report)
-}
-
-/// Whether the machine has a host, whatever else is missing.
-fn has_host(seen: &MachineSeen) -> bool {
-    matches!(&seen.host, HostSeen::Here(host) if host::is_of(host, &seen.machine))
 }
 
 fn not_paused() -> Said {

@@ -406,6 +406,11 @@ pub struct MachineSeen {
 }
 
 impl MachineSeen {
+    /// The host that the machine has.
+    pub fn own_host(&self) -> Option<&BareMetalHost> {
+        self.host.here().filter(|host| host::is_of(host, &self.machine))
+    }
+
     /// The owner whose hosts this machine may have.
     pub fn keeps_for(&self) -> Option<&Owner> {
         self.owner.as_ref().filter(|_| matches!(self.reuse, Reuse::On | Reuse::Unknown))
@@ -445,14 +450,13 @@ impl MachineSeen {
         let (Parent::Here(parent), Some(cluster)) = (&self.parent, &self.cluster) else {
             return None;
         };
-        let HostSeen::Here(host) = &self.host else { return None };
+        let host = self.own_host().filter(|host| is_same(machine, host))?;
         let goes = [&machine.metadata, &parent.metadata, &cluster.metadata]
             .iter()
             .any(|it| it.deletion_timestamp.is_some());
         let is_paused = capi::is_paused(&machine.metadata) || cluster.is_paused();
-        let has_host = host::is_of(host, machine) && is_same(machine, host);
         let is_found = parent.node_name().is_some();
-        if goes || is_paused || !has_host || !machine.is_provisioned() || is_found {
+        if goes || is_paused || !machine.is_provisioned() || is_found {
             return None;
         }
         // Another form of ID is a cloud provider's.

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api_types::ContractVersion;
 use api_types::capm3::{Metal3Machine, Metal3MachineTemplate};
 use api_types::metal3::{BareMetalHost, CachedHost};
 use api_types::name::is_name;
@@ -19,7 +18,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::Api;
 
-use crate::context::{Context, last_seen};
+use crate::context::Context;
 use crate::decide::{decide, is_settled};
 use crate::host;
 use crate::index::Wish;
@@ -49,6 +48,15 @@ async fn found<T>(
     asked(what, async { unless_gone(request.await) }).await
 }
 
+/// One namespace, in which all that belongs together stands, and what can be read there.
+#[derive(Clone, Copy)]
+pub struct Scope<'a> {
+    /// What every pass shares.
+    pub context: &'a Context,
+    /// The namespace.
+    pub namespace: &'a str,
+}
+
 /// Reads what a decision about a machine needs; nothing, if it is gone or belongs to another installation.
 pub async fn machine(
     context: &Context,
@@ -65,9 +73,10 @@ pub async fn machine(
         return Err(Error::Superseded);
     }
     let held_back = HeldBack::begin(&context.index, &context.lookout, key, created(&machine));
-    let seen = Box::pin(machine_seen(context, &machine, memory)).await?;
+    let scope = Scope { context, namespace: &key.namespace };
+    let seen = Box::pin(scope.machine_seen(&machine, memory)).await?;
     let Some(mut seen) = seen else { return Ok(None) };
-    let (node, place) = node::look(context, &seen).await;
+    let (node, place) = scope.node(&seen).await;
     seen.node = node;
     let observed = Observed::Machine(Box::new(seen));
     Ok(Some(Seen { held_back: Some(held_back), place, ..Seen::of(observed, version, until) }))
@@ -82,125 +91,267 @@ pub async fn host(
     let Some(host) = context.host(key) else { return Ok(None) };
     let (until, version) = (Instant::now() + PASS_DEADLINE, host.metadata.resource_version.clone());
     memory.about(host.metadata.uid.as_deref().unwrap_or_default());
-    let observed = if left::seems_left(context, &host) {
-        left::observe(context, key).await?.map(|it| Observed::Left(Box::new(it)))
+    let scope = Scope { context, namespace: &key.namespace };
+    let observed = if context.seems_left(&host) {
+        scope.left(&key.name).await?.map(|it| Observed::Left(Box::new(it)))
     } else {
-        kept(context, key, &host, memory).await?.map(|it| Observed::Kept(Box::new(it)))
+        scope.kept(&host, memory).await?.map(|it| Observed::Kept(Box::new(it)))
     };
     Ok(observed.map(|observed| Seen::of(observed, version, until)))
 }
 
-/// Reads what a decision about a kept host needs: before somebody's reservation is taken away, live.
-async fn kept(
-    context: &Context,
-    key: &ObjectKey,
-    host: &BareMetalHost,
-    memory: &mut Memory,
-) -> Result<Option<KeptSeen>, Error> {
-    let Some(cached) = owner::observe_kept(context, host, memory).await? else { return Ok(None) };
-    memory.settles(is_settled(&cached, &context.policy), Instant::now());
-    let decided = |seen: &KeptSeen| {
-        let observed = Observed::Kept(Box::new(seen.clone()));
-        decide(&observed, &context.policy, Timestamp::now())
-    };
-    if decided(&cached).writes.is_empty() {
-        return Ok(Some(cached));
+impl Scope<'_> {
+    /// Reads what a decision about a kept host needs: before somebody's reservation is taken away, live.
+    async fn kept(
+        &self,
+        host: &BareMetalHost,
+        memory: &mut Memory,
+    ) -> Result<Option<KeptSeen>, Error> {
+        let policy = &self.context.policy;
+        let Some(cached) = self.kept_seen(host, memory).await? else { return Ok(None) };
+        memory.settles(is_settled(&cached, policy), Instant::now());
+        let decided = |seen: &KeptSeen| {
+            decide(&Observed::Kept(Box::new(seen.clone())), policy, Timestamp::now())
+        };
+        if decided(&cached).writes.is_empty() {
+            return Ok(Some(cached));
+        }
+        let Some(live) = self.live_host(&host.name_any()).await? else { return Ok(None) };
+        let Some(mut seen) = self.kept_seen(&live, memory).await? else { return Ok(None) };
+        let ends = decided(&seen).writes.iter().find_map(|it| match it {
+            Write::Free { why, .. } => Some(*why),
+            _ => None,
+        });
+        if let Some(why) = ends {
+            seen.doubted = !self.confirms(&seen.kept, why).await?;
+        }
+        Ok(Some(seen))
     }
-    let Some(live) = live_host(context, &key.namespace, &key.name).await? else { return Ok(None) };
-    let Some(mut seen) = owner::observe_kept(context, &live, memory).await? else {
-        return Ok(None);
-    };
-    let ends = decided(&seen).writes.iter().find_map(|it| match it {
-        Write::Free { why, .. } => Some(*why),
-        _ => None,
-    });
-    if let Some(why) = ends {
-        seen.doubted = !word::confirms(context, &key.namespace, &seen.kept, why).await?;
-    }
-    Ok(Some(seen))
-}
 
-/// Reads what a decision about a machine needs but its Node.
-async fn machine_seen(
-    context: &Context,
-    machine: &Metal3Machine,
-    memory: &mut Memory,
-) -> Result<Option<MachineSeen>, Error> {
-    let namespace = machine.namespace().unwrap_or_default();
-    let mut seen = MachineSeen { machine: machine.clone(), ..MachineSeen::default() };
-    seen.host = named_host(context, machine);
-    if needs_live(&seen) {
-        if !read_live(context, &namespace, &mut seen).await? {
+    /// Reads what a decision about a machine needs but its Node.
+    async fn machine_seen(
+        &self,
+        machine: &Metal3Machine,
+        memory: &mut Memory,
+    ) -> Result<Option<MachineSeen>, Error> {
+        let mut seen = MachineSeen { machine: machine.clone(), ..MachineSeen::default() };
+        seen.host = self.named_host(machine);
+        if needs_live(&seen) {
+            if !self.read_live(&mut seen).await? {
+                return Ok(None);
+            }
+        } else if let Some(host) = seen.host.here() {
+            let key = Key::Host(ObjectKey::of(host));
+            if memory.is_behind(&key, host.metadata.resource_version.as_deref(), Instant::now()) {
+                return Err(Error::Superseded);
+            }
+        }
+        let is_of_others = |host| host::is_of_others(host, self.context.watch_filter());
+        seen.host_of_others = seen.host.here().is_some_and(is_of_others);
+        seen.refused = memory.refused_for_long(Instant::now());
+        seen.told = memory.told;
+        seen.claimed = memory.claimed.clone();
+        let template = template_name(&seen.machine)
+            .and_then(|name| self.context.caches.templates.get(self.namespace, name));
+        set_cleaning_mode(&mut seen, template.as_deref());
+        let machine = seen.machine.clone();
+        seen.parent = self.parent(&machine);
+        let cluster = cluster_name(&seen);
+        seen.cluster = if machine.metadata.deletion_timestamp.is_some() {
+            // Something is about to be taken away: that no cluster was seen must not mean that it is not paused.
+            self.cluster(cluster.as_deref()).await?
+        } else {
+            let clusters = &self.context.caches.clusters;
+            let found = cluster.and_then(|name| clusters.get(self.namespace, &name));
+            found.map(|it| (*it).clone())
+        };
+        seen.owner = self.owner_of(&machine, &seen.parent);
+        seen.claim = self.data_claim(&machine).and_then(|it| it.uid());
+        seen.data = self.cached_data(&machine);
+        if machine.metadata.deletion_timestamp.is_some() {
+            seen.another = another_host(&machine, &seen.host, &self.own_hosts(&machine));
+            let is_undecided = |host| reservation::pending(host).is_none();
+            if seen.live && seen.own_host().is_some_and(is_undecided) {
+                // Whoever waits for the machine to go is told why it does not: an error would only be in a log.
+                let asked = tokio::time::timeout(owner::PATIENCE, self.verdict(&seen));
+                seen.verdict = match asked.await {
+                    Ok(Ok(verdict)) => verdict,
+                    Ok(Err(error)) => Verdict::Unanswered(error.to_string()),
+                    Err(_) => Verdict::Unanswered(text::UNANSWERED.to_owned()),
+                };
+            }
+            return Ok(Some(seen));
+        }
+        if may_have_a_host(&seen) {
+            seen.reuse = self.reuse(&machine).await?;
+            self.look_for_host(&mut seen).await?;
+        } else if is_to_be_installed(&seen) {
+            match seen.data {
+                Data::NotWanted => self.look_for_secret(&mut seen).await?,
+                Data::NotAskedFor => {
+                    self.look_for_template(&mut seen).await?;
+                    if let Some(what) = self.data_left_over(&machine).await? {
+                        seen.data = Data::Withdrawn(what);
+                    }
+                }
+                Data::Rendered { .. } => {
+                    seen.data = self.live_data(&machine).await?;
+                    self.look_for_secret(&mut seen).await?;
+                }
+                Data::Awaited | Data::Withdrawn(_) | Data::Failed(_) | Data::Unserved => {}
+            }
+        } else if machine.is_provisioned()
+            && let Some(owner) = &seen.owner
+            && matches!(self.reuse(&machine).await, Ok(Reuse::On))
+        {
+            seen.unreadable_owner = self.why_unreadable(owner).await;
+        }
+        Ok(Some(seen))
+    }
+
+    /// The host that the machine has, or else the one that it names or gives up.
+    fn named_host(&self, machine: &Metal3Machine) -> HostSeen {
+        let named = host_name(machine)
+            .map(|name| (self.context.caches.hosts.get(self.namespace, &name), name));
+        own_or_named(machine, named, self.own_hosts(machine))
+    }
+
+    /// The hosts that name the machine, as far as was seen.
+    fn own_hosts(&self, machine: &Metal3Machine) -> Vec<Arc<CachedHost>> {
+        self.context.index.with(|index| index.hosts_of(self.namespace, &machine.name_any()))
+    }
+
+    /// Reads the host and then the machine, and where the machine says that it had the host, the host once more. False if
+    /// the machine is gone.
+    async fn read_live(&self, seen: &mut MachineSeen) -> Result<bool, Error> {
+        let name = seen.host.name();
+        let mut host = self.live_named(name.as_deref()).await?;
+        let machines: Api<Metal3Machine> = self.context.metal3(self.namespace);
+        let machine = found("get a Metal3Machine", machines.get(&seen.machine.name_any())).await?;
+        let Some(machine) = machine.filter(|it| it.uid() == seen.machine.uid()) else {
+            return Ok(false);
+        };
+        // Whoever says that a machine has lost its host, or goes without one, must have looked at the host last: what was
+        // read before the machine may be from before its claim.
+        if machine.metadata.deletion_timestamp.is_some() || was_associated(&machine) {
+            host = self.live_named(name.as_deref()).await?;
+        }
+        // It names another host by now: the cache will show that in a moment. What it names does not matter where it has one.
+        let has = host.here().is_some_and(|host| host::is_of(host, &machine));
+        seen.live = has || host_name(&machine).is_none_or(|now| Some(now) == name);
+        seen.machine = machine;
+        seen.host = host;
+        Ok(true)
+    }
+
+    /// A host as it is now; nothing if it is gone, or has a name that no host can have.
+    async fn live_host(&self, name: &str) -> Result<Option<BareMetalHost>, Error> {
+        if !is_name(name) {
             return Ok(None);
         }
-    } else if let HostSeen::Here(host) = &seen.host {
-        let key = Key::Host(ObjectKey::of(&**host));
-        if memory.is_behind(&key, host.metadata.resource_version.as_deref(), Instant::now()) {
-            return Err(Error::Superseded);
+        found("get a BareMetalHost", self.context.hosts(self.namespace).get(name)).await
+    }
+
+    async fn live_named(&self, name: Option<&str>) -> Result<HostSeen, Error> {
+        let Some(name) = name else { return Ok(HostSeen::None) };
+        let host = self.live_host(name).await?;
+        Ok(host.map_or_else(|| HostSeen::Gone(name.to_owned()), |it| HostSeen::Here(Box::new(it))))
+    }
+
+    /// Secrets.
+    fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.context.kit.client.clone(), self.namespace)
+    }
+
+    /// The Machine behind it.
+    pub fn parent(&self, machine: &Metal3Machine) -> Parent {
+        let owners = machine.metadata.owner_references.iter().flatten();
+        let is_machine = |kind: &str, api_version: &str| {
+            kind == "Machine" && api_version.split('/').next() == Some(names::capi::GROUP)
+        };
+        let mut machines = owners.filter(|it| is_machine(&it.kind, &it.api_version));
+        let Some(reference) = machines.next() else { return Parent::None };
+        match self.context.caches.parents.get(self.namespace, &reference.name) {
+            Some(parent) => Parent::Here(Box::new((*parent).clone())),
+            None => Parent::Missing(reference.name.clone()),
         }
     }
-    seen.host_of_others = matches!(&seen.host, HostSeen::Here(host)
-        if host::is_of_others(host, context.watch_filter()));
-    seen.refused = memory.refused_for_long(Instant::now());
-    seen.told = memory.told;
-    seen.claimed = memory.claimed.clone();
-    let template = template(context, &namespace, &seen.machine);
-    set_cleaning_mode(&mut seen, template.as_deref());
-    let machine = seen.machine.clone();
-    seen.parent = parent(context, &namespace, &machine);
-    let cluster = cluster_name(&seen);
-    seen.cluster = if machine.metadata.deletion_timestamp.is_some() {
-        // Something is about to be taken away: that no cluster was seen must not mean that it is not paused.
-        cluster::look(context, &namespace, cluster.as_deref()).await?
-    } else {
-        let (clusters, core) = (&context.caches.clusters, context.served.core);
-        let found = cluster.and_then(|name| last_seen(clusters, core, &namespace, &name));
-        found.map(|it| (*it).clone())
-    };
-    seen.owner = owner::of_machine(context, &namespace, &machine, &seen.parent);
-    seen.claim = data::claim(context, &namespace, &machine).and_then(|it| it.uid());
-    seen.data = data::cached(context, &namespace, &machine);
-    if machine.metadata.deletion_timestamp.is_some() {
-        let all = context.index.with(|index| index.hosts_of(&namespace, &machine.name_any()));
-        seen.another = another_host(&machine, &seen.host, &all);
-        let own = matches!(&seen.host, HostSeen::Here(host)
-            if host::is_of(host, &machine) && reservation::pending(host).is_none());
-        if own && seen.live {
-            // Whoever waits for the machine to go is told why it does not: an error would only be in a log.
-            let asked = tokio::time::timeout(owner::PATIENCE, verdict(context, &namespace, &seen));
-            seen.verdict = match asked.await {
-                Ok(Ok(verdict)) => verdict,
-                Ok(Err(error)) => Verdict::Unanswered(error.to_string()),
-                Err(_) => Verdict::Unanswered(text::UNANSWERED.to_owned()),
-            };
+
+    /// Whether the template that a machine was cloned from asks for reuse. A cache that does not have the template proves
+    /// nothing.
+    async fn reuse(&self, machine: &Metal3Machine) -> Result<Reuse, Error> {
+        let Some(name) = template_name(machine) else { return Ok(Reuse::Off) };
+        if let Some(broken) = self.context.caches.broken_templates.get(Some(self.namespace), name) {
+            let why = format!("Metal3MachineTemplate {name} cannot be decoded: {}", broken.problem);
+            return Ok(Reuse::Unreadable(why));
         }
-        return Ok(Some(seen));
+        if let Some(template) = self.context.caches.templates.get(self.namespace, name) {
+            let wanted = template.spec.node_reuse.unwrap_or(false);
+            return Ok(if wanted { Reuse::On } else { Reuse::Off });
+        }
+        self.live_reuse(name).await
     }
-    if may_have_a_host(&seen) {
-        seen.reuse = reuse(context, &namespace, &machine).await?;
-        look_for_host(context, &namespace, &mut seen).await?;
-    } else if is_to_be_installed(&seen) {
-        match seen.data {
-            Data::NotWanted => look_for_secret(context, &namespace, &mut seen).await?,
-            Data::NotAskedFor => {
-                look_for_template(context, &namespace, &mut seen).await?;
-                if let Some(what) = data::left_over(context, &namespace, &machine).await? {
-                    seen.data = Data::Withdrawn(what);
-                }
+
+    async fn look_for_host(&self, seen: &mut MachineSeen) -> Result<(), Error> {
+        let given_up = seen.machine.annotation(names::ferrite::GIVES_UP_HOST);
+        let named = seen.machine.host_name().filter(|_| given_up.is_none());
+        let (intends, is_refused) = (named.is_some(), named == seen.refused.as_deref());
+        if (!intends || is_refused)
+            && let Some(wish) = wish(seen)
+        {
+            // Beginning anywhere among free hosts, so that not all try the same one.
+            let (chance, now) = (backoff::random(), Instant::now());
+            seen.choice = self.context.index.with(|index| index.choose(&wish, chance, now));
+        }
+        if !intends && seen.choice.kept.is_none() && seen.choice.free.is_none() {
+            return Ok(());
+        }
+        self.look_for_template(seen).await?;
+        self.look_for_secret(seen).await
+    }
+
+    /// Whether the data template is there that a machine names. Who renders secrets never says that it is not, and by then the
+    /// machine would have its host.
+    async fn look_for_template(&self, seen: &mut MachineSeen) -> Result<(), Error> {
+        let Some(name) = seen.data_template().map(str::to_owned) else { return Ok(()) };
+        let templates = self.untyped(names::capm3::GROUP, "Metal3DataTemplate");
+        let request = templates.get_metadata(&name);
+        if is_there(&name, request, "look for a Metal3DataTemplate").await? == Some(false) {
+            seen.missing_template = Some(name);
+        }
+        Ok(())
+    }
+
+    async fn look_for_secret(&self, seen: &mut MachineSeen) -> Result<(), Error> {
+        let Parent::Here(parent) = &seen.parent else { return Ok(()) };
+        let Some(name) = &parent.spec.bootstrap.data_secret_name else { return Ok(()) };
+        let secrets = self.secrets();
+        let look = async |name: &str| {
+            is_there(name, secrets.get_metadata(name), "look for a secret").await
+        };
+        seen.bootstrap_secret = look(name).await?;
+        for (field, name) in seen.own_secrets() {
+            if look(&name).await? == Some(false) {
+                seen.missing_secret = Some((field, name));
+                break;
             }
-            Data::Rendered { .. } => {
-                seen.data = data::live(context, &namespace, &machine).await?;
-                look_for_secret(context, &namespace, &mut seen).await?;
-            }
-            Data::Awaited | Data::Withdrawn(_) | Data::Failed(_) | Data::Unserved => {}
         }
-    } else if machine.is_provisioned()
-        && let Some(owner) = &seen.owner
-        && matches!(reuse(context, &namespace, &machine).await, Ok(Reuse::On))
-    {
-        seen.unreadable_owner = owner::unreadable(context, &namespace, owner).await;
+        Ok(())
     }
-    Ok(Some(seen))
+
+    /// For whom the host is to be kept, as owner and template say now.
+    async fn verdict(&self, seen: &MachineSeen) -> Result<Verdict, Error> {
+        let owner = self.live_owner_of(&seen.machine, &seen.parent).await?;
+        let Some(wanted) = owner else {
+            let why = "no control plane and no MachineDeployment owns its Machine";
+            return Ok(Verdict::Nobody(why.to_owned()));
+        };
+        if cluster::is_going(cluster_name(seen).as_deref(), seen.cluster.as_ref()) {
+            return Ok(Verdict::Nobody("its cluster is being deleted".to_owned()));
+        }
+        let cloned_from = template_name(&seen.machine);
+        self.verdict_of(&wanted, &seen.parent, cloned_from).await
+    }
 }
 
 fn cluster_name(seen: &MachineSeen) -> Option<String> {
@@ -210,15 +361,6 @@ fn cluster_name(seen: &MachineSeen) -> Option<String> {
             seen.machine.label(names::capi::CLUSTER_NAME).map(str::to_owned)
         }
     }
-}
-
-/// The host that the machine has, or else the one that it names or gives up.
-fn named_host(context: &Context, machine: &Metal3Machine) -> HostSeen {
-    let namespace = machine.namespace().unwrap_or_default();
-    let named = host_name(machine)
-        .map(|name| (last_seen(&context.caches.hosts, (), &namespace, &name), name));
-    let own = context.index.with(|index| index.hosts_of(&namespace, &machine.name_any()));
-    own_or_named(machine, named, own)
 }
 
 /// What a machine names is only a word, which anybody may change; a host that names the machine is the machine's.
@@ -273,109 +415,11 @@ fn needs_live(seen: &MachineSeen) -> bool {
     }
 }
 
-/// Reads the host and then the machine, and where the machine says that it had the host, the host once more. False if
-/// the machine is gone.
-async fn read_live(
-    context: &Context,
-    namespace: &str,
-    seen: &mut MachineSeen,
-) -> Result<bool, Error> {
-    let name = seen.host.name();
-    let mut host = live_named(context, namespace, name.as_deref()).await?;
-    let machines = context.machines(namespace);
-    let machine = found("get a Metal3Machine", machines.get(&seen.machine.name_any())).await?;
-    let Some(machine) = machine.filter(|it| it.uid() == seen.machine.uid()) else {
-        return Ok(false);
-    };
-    // Whoever says that a machine has lost its host, or goes without one, must have looked at the host last: what was
-    // read before the machine may be from before its claim.
-    if machine.metadata.deletion_timestamp.is_some() || was_associated(&machine) {
-        host = live_named(context, namespace, name.as_deref()).await?;
-    }
-    // It names another host by now: the cache will show that in a moment. What it names does not matter where it has one.
-    let has = matches!(&host, HostSeen::Here(host) if host::is_of(host, &machine));
-    seen.live = has || host_name(&machine).is_none_or(|now| Some(now) == name);
-    seen.machine = machine;
-    seen.host = host;
-    Ok(true)
-}
-
-/// A host as it is now; nothing if it is gone, or has a name that no host can have.
-async fn live_host(
-    context: &Context,
-    namespace: &str,
-    name: &str,
-) -> Result<Option<BareMetalHost>, Error> {
-    if !is_name(name) {
-        return Ok(None);
-    }
-    found("get a BareMetalHost", context.hosts(namespace).get(name)).await
-}
-
-async fn live_named(
-    context: &Context,
-    namespace: &str,
-    name: Option<&str>,
-) -> Result<HostSeen, Error> {
-    let Some(name) = name else { return Ok(HostSeen::None) };
-    let host = live_host(context, namespace, name).await?;
-    Ok(host.map_or_else(|| HostSeen::Gone(name.to_owned()), |it| HostSeen::Here(Box::new(it))))
-}
-
-/// The Machine behind it.
-pub fn parent(context: &Context, namespace: &str, machine: &Metal3Machine) -> Parent {
-    let owners = machine.metadata.owner_references.iter().flatten();
-    let is_machine = |kind: &str, api_version: &str| {
-        kind == "Machine" && api_version.split('/').next() == Some(names::capi::GROUP)
-    };
-    let mut machines = owners.filter(|it| is_machine(&it.kind, &it.api_version));
-    let Some(reference) = machines.next() else { return Parent::None };
-    match last_seen(&context.caches.parents, context.served.core, namespace, &reference.name) {
-        Some(parent) => Parent::Here(Box::new((*parent).clone())),
-        None => Parent::Missing(reference.name.clone()),
-    }
-}
-
 /// The template that a machine was cloned from.
 fn template_name(machine: &Metal3Machine) -> Option<&str> {
     let kind = machine.annotation(names::capi::CLONED_FROM_GROUP_KIND);
     let name = machine.annotation(names::capi::CLONED_FROM_NAME);
     name.filter(|_| kind.is_none_or(|kind| kind == TEMPLATE))
-}
-
-/// Whether the template that a machine was cloned from asks for reuse. A cache that does not have the template proves
-/// nothing.
-async fn reuse(
-    context: &Context,
-    namespace: &str,
-    machine: &Metal3Machine,
-) -> Result<Reuse, Error> {
-    let Some(name) = template_name(machine) else { return Ok(Reuse::Off) };
-    if let Some(broken) = context.caches.broken_templates.get(Some(namespace), name) {
-        let why = format!("Metal3MachineTemplate {name} cannot be decoded: {}", broken.problem);
-        return Ok(Reuse::Unreadable(why));
-    }
-    let version = context.served.infrastructure;
-    if let Some(template) = last_seen(&context.caches.templates, version, namespace, name) {
-        let wanted = template.spec.node_reuse.unwrap_or(false);
-        return Ok(if wanted { Reuse::On } else { Reuse::Off });
-    }
-    Ok(match owner::live_reuse(context, namespace, name).await? {
-        None => Reuse::Unknown,
-        Some(Ok(true)) => Reuse::On,
-        Some(Ok(false)) => Reuse::Off,
-        Some(Err(why)) => Reuse::Unreadable(why),
-    })
-}
-
-/// The template that a machine was cloned from, as it is now.
-fn template(
-    context: &Context,
-    namespace: &str,
-    machine: &Metal3Machine,
-) -> Option<Arc<Metal3MachineTemplate>> {
-    let version = context.served.infrastructure;
-    last_seen(&context.caches.templates, version, namespace, template_name(machine)?)
 }
 
 /// Whether disks are wiped, by the template that a machine was cloned from. As with CAPM3 the template has the last word
@@ -395,11 +439,7 @@ fn set_cleaning_mode(seen: &mut MachineSeen, template: Option<&Metal3MachineTemp
 /// saves looking for a host.
 fn may_have_a_host(seen: &MachineSeen) -> bool {
     let Parent::Here(parent) = &seen.parent else { return false };
-    let homeless = match &seen.host {
-        HostSeen::Here(host) => !host::is_of(host, &seen.machine),
-        HostSeen::None | HostSeen::Gone(_) => true,
-    };
-    homeless
+    seen.own_host().is_none()
         && parent.metadata.deletion_timestamp.is_none()
         && parent.spec.bootstrap.data_secret_name.is_some()
         && !was_up(&seen.machine)
@@ -432,70 +472,10 @@ pub fn wish(seen: &MachineSeen) -> Option<Wish> {
     })
 }
 
-async fn look_for_host(
-    context: &Context,
-    namespace: &str,
-    seen: &mut MachineSeen,
-) -> Result<(), Error> {
-    let given_up = seen.machine.annotation(names::ferrite::GIVES_UP_HOST);
-    let named = seen.machine.host_name().filter(|_| given_up.is_none());
-    let (intends, is_refused) = (named.is_some(), named == seen.refused.as_deref());
-    if (!intends || is_refused)
-        && let Some(wish) = wish(seen)
-    {
-        // Beginning anywhere among free hosts, so that not all try the same one.
-        let (chance, now) = (backoff::random(), Instant::now());
-        seen.choice = context.index.with(|index| index.choose(&wish, chance, now));
-    }
-    if !intends && seen.choice.kept.is_none() && seen.choice.free.is_none() {
-        return Ok(());
-    }
-    look_for_template(context, namespace, seen).await?;
-    look_for_secret(context, namespace, seen).await
-}
-
-/// Whether the data template is there that a machine names. Who renders secrets never says that it is not, and by then the
-/// machine would have its host.
-async fn look_for_template(
-    context: &Context,
-    namespace: &str,
-    seen: &mut MachineSeen,
-) -> Result<(), Error> {
-    let Some(name) = seen.data_template().map(str::to_owned) else { return Ok(()) };
-    let group = names::capm3::GROUP;
-    let templates = owner::untyped(context, namespace, group, "Metal3DataTemplate");
-    let request = templates.get_metadata(&name);
-    if is_there(&name, request, "look for a Metal3DataTemplate").await? == Some(false) {
-        seen.missing_template = Some(name);
-    }
-    Ok(())
-}
-
 /// Whether the machine has a host that is not told yet what to install.
 fn is_to_be_installed(seen: &MachineSeen) -> bool {
-    matches!(&seen.host, HostSeen::Here(host) if host::is_of(host, &seen.machine)
-        && !host::is_told_what_to_install(host))
-        && !seen.machine.is_provisioned()
-}
-
-async fn look_for_secret(
-    context: &Context,
-    namespace: &str,
-    seen: &mut MachineSeen,
-) -> Result<(), Error> {
-    let Parent::Here(parent) = &seen.parent else { return Ok(()) };
-    let Some(name) = &parent.spec.bootstrap.data_secret_name else { return Ok(()) };
-    let secrets: Api<Secret> = Api::namespaced(context.kit.client.clone(), namespace);
-    let look =
-        async |name: &str| is_there(name, secrets.get_metadata(name), "look for a secret").await;
-    seen.bootstrap_secret = look(name).await?;
-    for (field, name) in seen.own_secrets() {
-        if look(&name).await? == Some(false) {
-            seen.missing_secret = Some((field, name));
-            break;
-        }
-    }
-    Ok(())
+    let is_untold = |host| !host::is_told_what_to_install(host);
+    seen.own_host().is_some_and(is_untold) && !seen.machine.is_provisioned()
 }
 
 /// Whether there is an object of this name, as far as that may be asked.
@@ -527,29 +507,6 @@ async fn get_if_allowed<T>(
         }
     };
     asked(what, answer).await
-}
-
-/// For whom the host is to be kept, as owner and template say now.
-async fn verdict(context: &Context, namespace: &str, seen: &MachineSeen) -> Result<Verdict, Error> {
-    let owner = owner::live_of_machine(context, namespace, &seen.machine, &seen.parent).await?;
-    let Some(wanted) = owner else {
-        let why = "no control plane and no MachineDeployment owns its Machine";
-        return Ok(Verdict::Nobody(why.to_owned()));
-    };
-    if cluster::is_going(cluster_name(seen).as_deref(), seen.cluster.as_ref()) {
-        return Ok(Verdict::Nobody("its cluster is being deleted".to_owned()));
-    }
-    let cloned_from = template_name(&seen.machine);
-    owner::verdict(context, namespace, &wanted, &seen.parent, cloned_from).await
-}
-
-/// The version of a kind's objects here.
-pub fn version_of(context: &Context, group: &str) -> ContractVersion {
-    match group {
-        names::capm3::GROUP => context.served.infrastructure,
-        names::capi::CONTROL_PLANE_GROUP => context.served.control_plane.unwrap_or_default(),
-        _ => context.served.core,
-    }
 }
 
 #[cfg(test)]

@@ -54,6 +54,14 @@ pub enum HostSeen {
 }
 
 impl HostSeen {
+    /// The host, if it is there.
+    pub fn here(&self) -> Option<&BareMetalHost> {
+        match self {
+            Self::Here(host) => Some(host),
+            Self::None | Self::Gone(_) => None,
+        }
+    }
+
     /// Its name, if any is named.
     pub fn name(&self) -> Option<String> {
         match self {

@@ -24,6 +24,17 @@ pub struct Served {
     pub data: bool,
 }
 
+impl Served {
+    /// The version of a group's objects here.
+    pub fn version_of(&self, group: &str) -> ContractVersion {
+        match group {
+            INFRASTRUCTURE_GROUP => self.infrastructure,
+            CONTROL_PLANE_GROUP => self.control_plane.unwrap_or_default(),
+            _ => self.core,
+        }
+    }
+}
+
 impl fmt::Display for Served {
     fn fmt(&self, into: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (core, infrastructure) = (self.core.as_str(), self.infrastructure.as_str());

@@ -11,7 +11,7 @@ use controller_kit::engine::{Error, Event, Next, ObjectKey, Outcome, Reason as _
 use controller_kit::events::shorten;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Resource, ResourceExt as _};
 use serde_json::{Map, Value, json};
 
@@ -360,7 +360,7 @@ impl<'a> Pass<'a> {
     async fn write_machine(&mut self, patch: Value) -> Result<(), Error> {
         let (key, params) = (self.machine_key(), PatchParams::default());
         let (version, patch) = self.on_version(&key, patch)?;
-        let machines = self.context.machines(&self.key.namespace);
+        let machines: Api<Metal3Machine> = self.context.metal3(&self.key.namespace);
         let request = machines.patch_metadata(&self.key.name, &params, &patch);
         let written = written("patch a Metal3Machine", request).await;
         self.note(key, &version, written)
@@ -369,7 +369,7 @@ impl<'a> Pass<'a> {
     async fn write_status(&mut self, status: &Value) -> Result<(), Error> {
         let (key, params) = (self.machine_key(), PatchParams::default());
         let (version, patch) = self.on_version(&key, json!({ "status": status }))?;
-        let machines = self.context.machines(&self.key.namespace);
+        let machines: Api<Metal3Machine> = self.context.metal3(&self.key.namespace);
         let request = machines.patch_status(&self.key.name, &params, &patch);
         let written = written("patch the status of a Metal3Machine", request).await;
         self.note(key, &version, written)
@@ -410,7 +410,8 @@ impl<'a> Pass<'a> {
             what: WHAT,
             source: Box::new(kube::Error::SerdeError(error)),
         })?;
-        let (claims, params) = (self.context.claims(&self.key.namespace), PostParams::default());
+        let claims: Api<Metal3DataClaim> = self.context.metal3(&self.key.namespace);
+        let params = PostParams::default();
         match asked(WHAT, claims.create(&params, &claim)).await {
             // No version is asked for, so it can only be the name.
             Ok(_) | Err(Error::Superseded) => Ok(()),
@@ -419,7 +420,8 @@ impl<'a> Pass<'a> {
     }
 
     async fn withdraw_data(&self) -> Result<(), Error> {
-        let (claims, name) = (self.context.claims(&self.key.namespace), &self.key.name);
+        let claims: Api<Metal3DataClaim> = self.context.metal3(&self.key.namespace);
+        let name = &self.key.name;
         let named = ListParams::default().fields(&format!("metadata.name={name}"));
         let listed = asked("read a Metal3DataClaim", claims.list_metadata(&named)).await?;
         let Some(claim) = listed.items.into_iter().next() else { return Ok(()) };

@@ -14,7 +14,7 @@ use super::*;
 use crate::index::Wants;
 use crate::model::Naming;
 use crate::reservation::Owner;
-use crate::seen::{Data, Reuse};
+use crate::seen::{Data, HostSeen, Reuse};
 use crate::settings::Policy;
 
 pub(crate) fn now() -> Timestamp {

@@ -7,30 +7,26 @@ use controller_kit::engine::Error;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-use super::{found, owner};
-use crate::context::{Context, last_seen};
+use super::{Scope, found};
 
-/// The cluster of this name; nothing if it is gone, or nobody says which it is. One that the cache does not have is read
-/// live and without its type, as it may be one that cannot be decoded.
-pub async fn look(
-    context: &Context,
-    namespace: &str,
-    name: Option<&str>,
-) -> Result<Option<Cluster>, Error> {
-    let Some(name) = name.filter(|name| is_name(name)) else { return Ok(None) };
-    let core = context.served.core;
-    if let Some(cluster) = last_seen(&context.caches.clusters, core, namespace, name) {
-        return Ok(Some((*cluster).clone()));
+impl Scope<'_> {
+    /// The cluster of this name; nothing if it is gone, or nobody says which it is. One that the cache does not have is read
+    /// live and without its type, as it may be one that cannot be decoded.
+    pub async fn cluster(&self, name: Option<&str>) -> Result<Option<Cluster>, Error> {
+        let Some(name) = name.filter(|name| is_name(name)) else { return Ok(None) };
+        if let Some(cluster) = self.context.caches.clusters.get(self.namespace, name) {
+            return Ok(Some((*cluster).clone()));
+        }
+        let clusters = self.untyped(names::capi::GROUP, "Cluster");
+        let live = found("get a Cluster", clusters.get(name)).await?;
+        Ok(live.map(outlines))
     }
-    let clusters = owner::untyped(context, namespace, names::capi::GROUP, "Cluster");
-    let live = found("get a Cluster", clusters.get(name)).await?;
-    Ok(live.map(outlines))
-}
 
-/// Whether any cluster of a namespace is paused, where nothing says which one it is about.
-pub fn is_any_paused(context: &Context, namespace: &str) -> bool {
-    let here = |it: &Cluster| it.metadata.namespace.as_deref() == Some(namespace);
-    context.caches.clusters.state().iter().any(|it| here(it) && Cluster::is_paused(it))
+    /// Whether any cluster of a namespace is paused, where nothing says which one it is about.
+    pub fn is_any_cluster_paused(&self) -> bool {
+        let mut clusters = self.context.caches.clusters.of_namespace(self.namespace);
+        clusters.any(|it| it.is_paused())
+    }
 }
 
 /// Whether a cluster of which this was found is gone or being deleted. One that nobody named may be there.

@@ -8,13 +8,11 @@ use std::sync::Arc;
 
 use api_types::capm3::{Metal3Data, Metal3DataClaim, Metal3Machine};
 use controller_kit::engine::{Error, asked};
-use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::{Api, ListParams};
 use kube::{Resource as _, ResourceExt as _};
 
-use super::get_if_allowed;
-use crate::context::{Context, last_seen};
+use super::{Scope, get_if_allowed};
 use crate::seen::Data;
 use crate::text;
 
@@ -22,95 +20,83 @@ const DATA_KIND: &str = "Metal3Data";
 /// What CAPM3 appends to the machine's name.
 const SECRETS: [&str; 2] = ["-metadata", "-networkdata"];
 
-/// The claim of a machine, as it was last seen.
-pub fn claim(
-    context: &Context,
-    namespace: &str,
-    machine: &Metal3Machine,
-) -> Option<Arc<Metal3DataClaim>> {
-    let claims = context.caches.claims.as_ref()?;
-    last_seen(claims, context.served.infrastructure, namespace, &machine.name_any())
-}
-
-/// As they were last seen.
-pub fn cached(context: &Context, namespace: &str, machine: &Metal3Machine) -> Data {
-    if machine.spec.data_template.is_none() {
-        return Data::NotWanted;
+impl Scope<'_> {
+    /// The claim of a machine, as it was last seen.
+    pub fn data_claim(&self, machine: &Metal3Machine) -> Option<Arc<Metal3DataClaim>> {
+        let claims = self.context.caches.claims.as_ref()?;
+        claims.get(self.namespace, &machine.name_any())
     }
-    let Some(datas) = &context.caches.data else { return Data::Unserved };
-    let version = context.served.infrastructure;
-    match answer(machine, claim(context, namespace, machine).as_deref()) {
-        Ok(name) => {
-            let data = last_seen(datas, version, namespace, &name);
-            rendered(machine, data.as_deref(), name)
+
+    /// As they were last seen.
+    pub fn cached_data(&self, machine: &Metal3Machine) -> Data {
+        if machine.spec.data_template.is_none() {
+            return Data::NotWanted;
         }
-        Err(lacking) => lacking,
-    }
-}
-
-/// As they are now. What was rendered for a host that the machine has lost was asked to go, and a cache may still have it.
-pub async fn live(
-    context: &Context,
-    namespace: &str,
-    machine: &Metal3Machine,
-) -> Result<Data, Error> {
-    let (client, version) = (&context.kit.client, &context.served.infrastructure);
-    let one = |name: &str| ListParams::default().fields(&format!("metadata.name={name}"));
-    let (claims, its) = (context.claims(namespace), one(&machine.name_any()));
-    let claims = asked("look for a Metal3DataClaim", claims.list(&its)).await?.items;
-    let name = match answer(machine, claims.first()) {
-        Ok(name) => name,
-        Err(lacking) => return Ok(lacking),
-    };
-    let datas: Api<Metal3Data> = Api::namespaced_with(client.clone(), namespace, version);
-    let datas = asked("look for a Metal3Data", datas.list(&one(&name))).await?.items;
-    let found = rendered(machine, datas.first(), name);
-    let Data::Rendered { meta_data, network_data, .. } = &found else { return Ok(found) };
-    let uid = datas.first().and_then(|it| it.meta().uid.clone());
-    for secret in [meta_data, network_data].into_iter().flatten() {
-        if let Some(what) = secret_of_another(context, namespace, secret, uid.as_deref()).await? {
-            return Ok(Data::Withdrawn(what));
+        let Some(datas) = &self.context.caches.data else { return Data::Unserved };
+        match answer(machine, self.data_claim(machine).as_deref()) {
+            Ok(name) => {
+                let data = datas.get(self.namespace, &name);
+                rendered(machine, data.as_deref(), name)
+            }
+            Err(lacking) => lacking,
         }
     }
-    Ok(found)
-}
 
-/// What was rendered for a host that the machine has no longer and is still there. Before it is gone nobody is asked again.
-pub async fn left_over(
-    context: &Context,
-    namespace: &str,
-    machine: &Metal3Machine,
-) -> Result<Option<String>, Error> {
-    let name = machine.name_any();
-    let is_its = |data: &Metal3Data| {
-        data.metadata.namespace.as_deref() == Some(namespace)
-            && data.spec.claim.as_ref().and_then(|it| it.name.as_ref()) == Some(&name)
-    };
-    let datas = context.caches.data.as_ref().map(|all| all.state_filter(is_its));
-    if let Some(data) = datas.unwrap_or_default().first() {
-        return Ok(Some(not_gone(DATA_KIND, &data.metadata)));
-    }
-    for end in SECRETS {
-        let secret = format!("{name}{end}");
-        if let Some(what) = secret_of_another(context, namespace, &secret, None).await? {
-            return Ok(Some(what));
+    /// As they are now. What was rendered for a host that the machine has lost was asked to go, and a cache may still have it.
+    pub async fn live_data(&self, machine: &Metal3Machine) -> Result<Data, Error> {
+        let one = |name: &str| ListParams::default().fields(&format!("metadata.name={name}"));
+        let its = one(&machine.name_any());
+        let claims: Api<Metal3DataClaim> = self.context.metal3(self.namespace);
+        let claims = asked("look for a Metal3DataClaim", claims.list(&its)).await?.items;
+        let name = match answer(machine, claims.first()) {
+            Ok(name) => name,
+            Err(lacking) => return Ok(lacking),
+        };
+        let datas: Api<Metal3Data> = self.context.metal3(self.namespace);
+        let datas = asked("look for a Metal3Data", datas.list(&one(&name))).await?.items;
+        let found = rendered(machine, datas.first(), name);
+        let Data::Rendered { meta_data, network_data, .. } = &found else { return Ok(found) };
+        let uid = datas.first().and_then(|it| it.meta().uid.clone());
+        for secret in [meta_data, network_data].into_iter().flatten() {
+            if let Some(what) = self.secret_of_another(secret, uid.as_deref()).await? {
+                return Ok(Data::Withdrawn(what));
+            }
         }
+        Ok(found)
     }
-    Ok(None)
-}
 
-/// What is told of a secret that was rendered for another `Metal3Data` than the one of this uid.
-async fn secret_of_another(
-    context: &Context,
-    namespace: &str,
-    name: &str,
-    uid: Option<&str>,
-) -> Result<Option<String>, Error> {
-    let secrets: Api<Secret> = Api::namespaced(context.kit.client.clone(), namespace);
-    let found = get_if_allowed(name, secrets.get_metadata(name), "look for a secret").await?;
-    let found = found.flatten().map(|it| it.metadata);
-    let found = found.filter(|it| is_of_another(it.owner_references.as_deref(), uid));
-    Ok(found.map(|it| not_gone("Secret", &it)))
+    /// What was rendered for a host that the machine has no longer and is still there. Before it is gone nobody is asked again.
+    pub async fn data_left_over(&self, machine: &Metal3Machine) -> Result<Option<String>, Error> {
+        let name = machine.name_any();
+        let mut datas =
+            self.context.caches.data.iter().flat_map(|it| it.of_namespace(self.namespace));
+        let is_its = |data: &Arc<Metal3Data>| {
+            data.spec.claim.as_ref().and_then(|it| it.name.as_ref()) == Some(&name)
+        };
+        if let Some(data) = datas.find(is_its) {
+            return Ok(Some(not_gone(DATA_KIND, &data.metadata)));
+        }
+        for end in SECRETS {
+            let secret = format!("{name}{end}");
+            if let Some(what) = self.secret_of_another(&secret, None).await? {
+                return Ok(Some(what));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What is told of a secret that was rendered for another `Metal3Data` than the one of this uid.
+    async fn secret_of_another(
+        &self,
+        name: &str,
+        uid: Option<&str>,
+    ) -> Result<Option<String>, Error> {
+        let secrets = self.secrets();
+        let found = get_if_allowed(name, secrets.get_metadata(name), "look for a secret").await?;
+        let found = found.flatten().map(|it| it.metadata);
+        let found = found.filter(|it| is_of_another(it.owner_references.as_deref(), uid));
+        Ok(found.map(|it| not_gone("Secret", &it)))
+    }
 }
 
 /// A secret that no `Metal3Data` owns is somebody's own, which CAPM3 takes as it is.
@@ -239,7 +225,9 @@ mod tests {
         };
         let all = vec![data("facts-1", "other"), data("facts-0", "m")];
         let caches = Caches { data: Some(store(all, VERSION)), ..no_caches() };
-        let told = left_over(&nowhere(caches, None), "ns", &seen().machine).await.unwrap().unwrap();
+        let context = nowhere(caches, None);
+        let scope = Scope { context: &context, namespace: "ns" };
+        let told = scope.data_left_over(&seen().machine).await.unwrap().unwrap();
         assert!(told.contains("Metal3Data facts-0") && told.ends_with("metal3data"), "{told}");
     }
 

@@ -5,49 +5,60 @@ use api_types::capm3::Metal3Machine;
 use api_types::metal3::BareMetalHost;
 use api_types::name::is_name;
 use api_types::names;
-use controller_kit::engine::{Error, ObjectKey};
+use controller_kit::engine::Error;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::ResourceExt as _;
+use kube::{Api, ResourceExt as _};
 
-use super::{cluster, found, live_host, owner};
+use super::{Scope, found};
 use crate::context::Context;
 use crate::host;
 use crate::model::LeftSeen;
 use crate::reservation;
 
-/// Whether it looks as if nobody would give this host back. The caches may be behind: [`observe`] looks closer.
-pub fn seems_left(context: &Context, host: &BareMetalHost) -> bool {
-    let decided = reservation::pending(host).is_some();
-    let Some(machine) = host::consumer_machine(host).filter(|_| decided) else { return false };
-    let namespace = host.namespace().unwrap_or_default();
-    let machine = context.machine(&ObjectKey { namespace, name: machine.to_owned() });
-    !machine.is_some_and(|machine| host::is_of(host, &machine))
+impl Context {
+    /// Whether it looks as if nobody would give this host back. The caches may be behind: [`Scope::left`] looks closer.
+    pub fn seems_left(&self, host: &BareMetalHost) -> bool {
+        let decided = reservation::pending(host).is_some();
+        let Some(machine) = host::consumer_machine(host).filter(|_| decided) else { return false };
+        let namespace = host.namespace().unwrap_or_default();
+        let machine = self.caches.machines.get(&namespace, machine);
+        !machine.is_some_and(|machine| host::is_of(host, &machine))
+    }
 }
 
-/// Reads what a decision about such a host needs: the host first, and then whether its machine is gone. A machine that is
-/// gone does not come back under its uid, so that stays true for the version of the host that was read.
-pub async fn observe(
-    context: &Context,
-    ObjectKey { namespace, name }: &ObjectKey,
-) -> Result<Option<LeftSeen>, Error> {
-    let Some(host) = live_host(context, namespace, name).await? else { return Ok(None) };
-    let Some(verdict) = reservation::pending(&host) else { return Ok(None) };
-    let Some(machine) = host::consumer_machine(&host) else { return Ok(None) };
-    let is_gone = is_gone(context, &host, machine).await?;
-    let cluster = host.label(names::capi::CLUSTER_NAME);
-    // While a cluster is moved here the machine may still be to come.
-    let found = cluster::look(context, namespace, cluster).await?;
-    let paused =
-        found.map_or_else(|| cluster::is_any_paused(context, namespace), |it| it.is_paused());
-    let owner = match &verdict {
-        // Without a filter everything is ours.
-        Some(owner) if context.watch_filter().is_some() => {
-            owner::metadata(context, namespace, owner).await?
+impl Scope<'_> {
+    /// Reads what a decision about such a host needs: the host first, and then whether its machine is gone. A machine that is
+    /// gone does not come back under its uid, so that stays true for the version of the host that was read.
+    pub(super) async fn left(&self, name: &str) -> Result<Option<LeftSeen>, Error> {
+        let Some(host) = self.live_host(name).await? else { return Ok(None) };
+        let Some(verdict) = reservation::pending(&host) else { return Ok(None) };
+        let Some(machine) = host::consumer_machine(&host) else { return Ok(None) };
+        let is_gone = self.is_machine_gone(&host, machine).await?;
+        // While a cluster is moved here the machine may still be to come.
+        let found = self.cluster(host.label(names::capi::CLUSTER_NAME)).await?;
+        let paused = found.map_or_else(|| self.is_any_cluster_paused(), |it| it.is_paused());
+        let filter = self.context.watch_filter();
+        let owner = match &verdict {
+            // Without a filter everything is ours.
+            Some(owner) if filter.is_some() => self.owner_metadata(owner).await?,
+            _ => None,
+        };
+        let of_others = is_of_others(owner.as_ref(), &host, filter);
+        Ok(Some(LeftSeen { host, is_gone, of_others, paused }))
+    }
+
+    /// Whether no machine has this host that names one. Without its spec: one that cannot be decoded is there.
+    async fn is_machine_gone(&self, host: &BareMetalHost, machine: &str) -> Result<bool, Error> {
+        if !is_name(machine) {
+            return Ok(true);
         }
-        _ => None,
-    };
-    let of_others = is_of_others(owner.as_ref(), &host, context.watch_filter());
-    Ok(Some(LeftSeen { host, is_gone, of_others, paused }))
+        let machines: Api<Metal3Machine> = self.context.metal3(self.namespace);
+        let found = found("get a Metal3Machine", machines.get_metadata(machine)).await?;
+        Ok(!found.is_some_and(|it| {
+            let machine = Metal3Machine { metadata: it.metadata, ..Metal3Machine::default() };
+            host::is_of(host, &machine)
+        }))
+    }
 }
 
 /// Whether another installation looks after a host, by the label of the owner that it is to be kept for. Where that is not
@@ -59,20 +70,6 @@ fn is_of_others(owner: Option<&ObjectMeta>, host: &BareMetalHost, filter: Option
         Some(owner) => !is_watched(owner, filter),
         None => host::is_of_others(host, filter),
     }
-}
-
-/// Whether no machine has this host that names one. Without its spec: one that cannot be decoded is there.
-async fn is_gone(context: &Context, host: &BareMetalHost, machine: &str) -> Result<bool, Error> {
-    if !is_name(machine) {
-        return Ok(true);
-    }
-    let namespace = host.namespace().unwrap_or_default();
-    let machines = context.machines(&namespace);
-    let found = found("get a Metal3Machine", machines.get_metadata(machine)).await?;
-    Ok(!found.is_some_and(|it| {
-        let machine = Metal3Machine { metadata: it.metadata, ..Metal3Machine::default() };
-        host::is_of(host, &machine)
-    }))
 }
 
 #[cfg(test)]

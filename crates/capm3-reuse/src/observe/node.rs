@@ -7,14 +7,13 @@ use api_types::names;
 use api_types::names::metal3::NODE_UUID;
 use controller_kit::engine::ObjectKey;
 use controller_kit::{api_error, backoff, kubeconfig};
-use k8s_openapi::api::core::v1::{Node as Object, Secret};
+use k8s_openapi::api::core::v1::Node as Object;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::Value;
 
-use super::owner;
-use crate::context::Context;
+use super::Scope;
 use crate::looks::Place;
 use crate::model::MachineSeen;
 use crate::seen::{Node, NodeSeen, Sought, pace};
@@ -23,45 +22,64 @@ use crate::seen::{Node, NodeSeen, Sought, pace};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// All that a look reads.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Looks for the Node of a machine, if that is to be done and it is its turn.
-pub async fn look(context: &Context, seen: &MachineSeen) -> (NodeSeen, Option<Place>) {
-    let Some(sought) = seen.sought() else { return (NodeSeen::Unasked, None) };
-    let namespace = seen.machine.namespace().unwrap_or_default();
-    let cluster = ObjectKey { namespace, name: sought.cluster.name_any() };
-    let pace = pace(&seen.machine, Timestamp::now());
-    let look = match context.looks.begin(&cluster, pace, Instant::now()) {
-        Ok(look) => look,
-        // Spread, or those who met once meet again.
-        Err(pause) => {
-            return (NodeSeen::Later(pause.mul_f64(0.5 + backoff::random_unit())), None);
-        }
-    };
-    let asked = tokio::time::timeout(DEADLINE, Box::pin(ask(context, &cluster, &sought))).await;
-    match asked.unwrap_or_else(|_| Err("there was no answer in time".to_owned())) {
-        Ok((nodes, found)) => (NodeSeen::Seen(found), Some(look.answered(nodes))),
-        Err(why) => (NodeSeen::Unanswered(why), None),
-    }
-}
 
-/// The Nodes that say that they run on the host.
-async fn ask(
-    context: &Context,
-    ObjectKey { namespace, name }: &ObjectKey,
-    sought: &Sought<'_>,
-) -> Result<(Api<Object>, Vec<Node>), String> {
-    let nodes: Api<Object> = Api::all(client(context, namespace, name).await?);
-    let labelled = ListParams::default().labels(&format!("{NODE_UUID}={}", sought.host_uid));
-    let found = nodes.list(&labelled).await.map_err(|error| {
-        format!("the Nodes of Cluster {name} cannot be read: {}", api_error::explain(&error))
-    })?;
-    let found: Vec<Node> = found.iter().map(view).collect();
-    // Asked last: it matters only to a Node that is about to get an ID.
-    if found.iter().any(|it| it.provider_id.is_empty())
-        && has_cloud_provider(context, namespace, sought.cluster).await?
-    {
-        return Err("its Metal3Cluster says that a cloud provider sets provider IDs".to_owned());
+impl Scope<'_> {
+    /// Looks for the Node of a machine, if that is to be done and it is its turn.
+    pub async fn node(&self, seen: &MachineSeen) -> (NodeSeen, Option<Place>) {
+        let Some(sought) = seen.sought() else { return (NodeSeen::Unasked, None) };
+        let cluster = ObjectKey::of(sought.cluster);
+        let pace = pace(&seen.machine, Timestamp::now());
+        let look = match self.context.looks.begin(&cluster, pace, Instant::now()) {
+            Ok(look) => look,
+            // Spread, or those who met once meet again.
+            Err(pause) => {
+                return (NodeSeen::Later(pause.mul_f64(0.5 + backoff::random_unit())), None);
+            }
+        };
+        let asked = tokio::time::timeout(DEADLINE, Box::pin(self.nodes_of(&sought))).await;
+        match asked.unwrap_or_else(|_| Err("there was no answer in time".to_owned())) {
+            Ok((nodes, found)) => (NodeSeen::Seen(found), Some(look.answered(nodes))),
+            Err(why) => (NodeSeen::Unanswered(why), None),
+        }
     }
-    Ok((nodes, found))
+
+    /// The Nodes that say that they run on the host.
+    async fn nodes_of(&self, sought: &Sought<'_>) -> Result<(Api<Object>, Vec<Node>), String> {
+        let name = sought.cluster.name_any();
+        let nodes: Api<Object> = Api::all(self.workload(&name).await?);
+        let labelled = ListParams::default().labels(&format!("{NODE_UUID}={}", sought.host_uid));
+        let found = nodes.list(&labelled).await.map_err(|error| {
+            format!("the Nodes of Cluster {name} cannot be read: {}", api_error::explain(&error))
+        })?;
+        let found: Vec<Node> = found.iter().map(view).collect();
+        // Asked last: it matters only to a Node that is about to get an ID.
+        if found.iter().any(|it| it.provider_id.is_empty())
+            && self.has_cloud_provider(sought.cluster).await?
+        {
+            return Err("its Metal3Cluster says that a cloud provider sets provider IDs".to_owned());
+        }
+        Ok((nodes, found))
+    }
+
+    async fn has_cloud_provider(&self, cluster: &Cluster) -> Result<bool, String> {
+        let reference = cluster.spec.infrastructure_ref.as_ref();
+        let reference = reference.filter(|it| it.kind.as_deref() == Some("Metal3Cluster"));
+        let Some(name) = reference.and_then(|it| it.name.as_deref()) else { return Ok(false) };
+        let clusters = self.untyped(names::capm3::GROUP, "Metal3Cluster");
+        let found = clusters.get(name).await.map_err(|error| {
+            format!("Metal3Cluster {name} cannot be read: {}", api_error::explain(&error))
+        })?;
+        Ok(names_cloud_provider(&found.data["spec"]))
+    }
+
+    /// A client of the workload cluster, made from the secret that Cluster API keeps for that.
+    async fn workload(&self, cluster: &str) -> Result<Client, String> {
+        let name = format!("{cluster}-kubeconfig");
+        let secret = self.secrets().get(&name).await.map_err(|error| {
+            format!("the secret {name} cannot be read: {}", api_error::explain(&error))
+        })?;
+        kubeconfig::client(&secret, PATIENCE).await
+    }
 }
 
 fn view(object: &Object) -> Node {
@@ -78,37 +96,12 @@ fn view(object: &Object) -> Node {
     }
 }
 
-async fn has_cloud_provider(
-    context: &Context,
-    namespace: &str,
-    cluster: &Cluster,
-) -> Result<bool, String> {
-    let reference = cluster.spec.infrastructure_ref.as_ref();
-    let reference = reference.filter(|it| it.kind.as_deref() == Some("Metal3Cluster"));
-    let Some(name) = reference.and_then(|it| it.name.as_deref()) else { return Ok(false) };
-    let clusters = owner::untyped(context, namespace, names::capm3::GROUP, "Metal3Cluster");
-    let found = clusters.get(name).await.map_err(|error| {
-        format!("Metal3Cluster {name} cannot be read: {}", api_error::explain(&error))
-    })?;
-    Ok(names_cloud_provider(&found.data["spec"]))
-}
-
 /// The older contract says it the other way round, too.
 fn names_cloud_provider(spec: &Value) -> bool {
     match &spec["cloudProviderEnabled"] {
         Value::Null => spec["noCloudProvider"] == false,
         enabled => *enabled != false,
     }
-}
-
-/// A client of the workload cluster, made from the secret that Cluster API keeps for that.
-async fn client(context: &Context, namespace: &str, cluster: &str) -> Result<Client, String> {
-    let name = format!("{cluster}-kubeconfig");
-    let secrets: Api<Secret> = Api::namespaced(context.kit.client.clone(), namespace);
-    let secret = secrets.get(&name).await.map_err(|error| {
-        format!("the secret {name} cannot be read: {}", api_error::explain(&error))
-    })?;
-    kubeconfig::client(&secret, PATIENCE).await
 }
 
 #[cfg(test)]

@@ -19,17 +19,15 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::{Api, ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
-use kube::runtime::reflector::Store;
 use serde_json::Value;
 
-use super::{cluster, version_of};
-use crate::context::{Context, last_seen};
+use super::{Scope, cluster};
 use crate::host::is_of_others;
 use crate::machine::is_housed;
 use crate::model::{KeptSeen, Memory};
 use crate::outline::{OfOwner, REPLICAS, cluster_of, named, rolls_out};
 use crate::reservation::{Kept, Owner};
-use crate::seen::{OwnerSeen, Parent, Verdict};
+use crate::seen::{OwnerSeen, Parent, Reuse, Verdict};
 use crate::selector::{Labels, Selector};
 use crate::served::Served;
 
@@ -45,51 +43,317 @@ async fn found<T>(
     asked_within(PATIENCE, what, async { unless_gone(request.await) }).await
 }
 
-/// Who owns the Machine of a `Metal3Machine`. Without the Machine its labels, which the `Metal3Machine` has too, say it.
-pub fn of_machine(
-    context: &Context,
-    namespace: &str,
-    machine: &Metal3Machine,
-    parent: &Parent,
-) -> Option<Owner> {
-    let Parent::Here(parent) = parent else {
-        return by_labels(context, namespace, machine.metadata.labels.as_ref()?);
-    };
-    let owners = parent.metadata.owner_references.iter().flatten();
-    if let Some(owner) = owners.clone().find_map(owner_in) {
-        return Some(owner);
+impl Scope<'_> {
+    /// Who owns the Machine of a `Metal3Machine`. Without the Machine its labels, which the `Metal3Machine` has too, say it.
+    pub fn owner_of(&self, machine: &Metal3Machine, parent: &Parent) -> Option<Owner> {
+        let Parent::Here(parent) = parent else {
+            return self.owner_by_labels(machine.metadata.labels.as_ref()?);
+        };
+        let owners = parent.metadata.owner_references.iter().flatten();
+        if let Some(owner) = owners.clone().find_map(owner_in) {
+            return Some(owner);
+        }
+        let set = owners.clone().find(|it| it.kind == "MachineSet")?;
+        if let Some(set) = self.context.caches.sets.get(self.namespace, &set.name) {
+            return set.metadata.owner_references.iter().flatten().find_map(owner_in);
+        }
+        self.owner_by_labels(parent.metadata.labels.as_ref()?)
     }
-    let set = owners.clone().find(|it| it.kind == "MachineSet")?;
-    let core = context.served.core;
-    if let Some(set) = last_seen(&context.caches.sets, core, namespace, &set.name) {
-        return set.metadata.owner_references.iter().flatten().find_map(owner_in);
-    }
-    by_labels(context, namespace, parent.metadata.labels.as_ref()?)
-}
 
-/// The same for a verdict, which is for good: what the caches do not have is looked for live.
-pub async fn live_of_machine(
-    context: &Context,
-    namespace: &str,
-    machine: &Metal3Machine,
-    parent: &Parent,
-) -> Result<Option<Owner>, Error> {
-    if let Some(owner) = of_machine(context, namespace, machine, parent) {
-        return Ok(Some(owner));
+    /// The same for a verdict, which is for good: what the caches do not have is looked for live.
+    pub async fn live_owner_of(
+        &self,
+        machine: &Metal3Machine,
+        parent: &Parent,
+    ) -> Result<Option<Owner>, Error> {
+        if let Some(owner) = self.owner_of(machine, parent) {
+            return Ok(Some(owner));
+        }
+        let metadata = match parent {
+            Parent::Here(parent) => &parent.metadata,
+            Parent::None | Parent::Missing(_) => &machine.metadata,
+        };
+        let owners = metadata.owner_references.iter().flatten();
+        if let Some(set) = owners.clone().find(|it| it.kind == "MachineSet" && is_name(&it.name)) {
+            let sets = self.untyped(GROUP, "MachineSet");
+            let found = found("get a MachineSet", sets.get(&set.name)).await?;
+            if let Some(set) = found {
+                return Ok(set.metadata.owner_references.iter().flatten().find_map(owner_in));
+            }
+        }
+        Ok(metadata.labels.as_ref().and_then(|labels| named_by_labels(self.context.served, labels)))
     }
-    let metadata = match parent {
-        Parent::Here(parent) => &parent.metadata,
-        Parent::None | Parent::Missing(_) => &machine.metadata,
-    };
-    let owners = metadata.owner_references.iter().flatten();
-    if let Some(set) = owners.clone().find(|it| it.kind == "MachineSet" && is_name(&it.name)) {
-        let sets = untyped(context, namespace, GROUP, "MachineSet");
-        let found = found("get a MachineSet", sets.get(&set.name)).await?;
-        if let Some(set) = found {
-            return Ok(set.metadata.owner_references.iter().flatten().find_map(owner_in));
+
+    fn owner_by_labels(&self, labels: &Labels) -> Option<Owner> {
+        self.watched_owner(&named_by_labels(self.context.served, labels)?).map(|it| it.owner)
+    }
+
+    /// For whom a host is to be kept, by a live look at the owner and at the template that it points to now.
+    pub async fn verdict_of(
+        &self,
+        owner: &Owner,
+        parent: &Parent,
+        cloned_from: Option<&str>,
+    ) -> Result<Verdict, Error> {
+        let nobody = |why: &str| Ok(Verdict::Nobody(why.to_owned()));
+        let live = match self.live_owner(owner).await? {
+            Found::Here(live) if is_it(&live, owner) => live,
+            Found::Here(_) | Found::Gone => return nobody("its owner is gone"),
+            Found::Unreadable(why) => {
+                let own = match cloned_from {
+                    Some(name) => self.live_reuse(name).await?,
+                    None => Reuse::Off,
+                };
+                return Ok(of_unreadable(why, &own));
+            }
+        };
+        if live.metadata.deletion_timestamp.is_some() {
+            return nobody("its owner is being deleted");
+        }
+        let named = template_in(&live.data);
+        let of_set = match parent {
+            Parent::Here(parent) => self.template_of_set(parent),
+            Parent::None | Parent::Missing(_) => None,
+        };
+        for name in asked_in_turn(named.as_ref(), of_set, cloned_from) {
+            if let Some(template) = self.live_template(&name).await? {
+                let uid = live.uid().unwrap_or_default();
+                return Ok(by_template(Owner { uid, ..owner.clone() }, &name, &template.data));
+            }
+        }
+        Ok(without_template(owner, named.as_ref()))
+    }
+
+    /// Whether a template asks for reuse, by a live look.
+    pub async fn live_reuse(&self, name: &str) -> Result<Reuse, Error> {
+        let found = self.live_template(name).await?;
+        Ok(found.map_or(Reuse::Unknown, |found| reuse_in(name, &found.data)))
+    }
+
+    /// Read without its type: only two words of it count, and the rest may be as wrong as it likes.
+    async fn live_template(&self, name: &str) -> Result<Option<DynamicObject>, Error> {
+        let Some(name) = is_name(name).then_some(name) else { return Ok(None) };
+        let templates = self.untyped(names::capm3::GROUP, TEMPLATE_KIND);
+        found("get a Metal3MachineTemplate", templates.get(name)).await
+    }
+
+    /// What to change before an owner that is not watched can be read, if it cannot. An error says nothing of that.
+    pub(super) async fn why_unreadable(&self, owner: &Owner) -> Option<String> {
+        if is_watched(owner) {
+            return None;
+        }
+        match self.live_owner(owner).await {
+            Ok(Found::Unreadable(why)) => Some(why),
+            Ok(Found::Here(_) | Found::Gone) | Err(_) => None,
         }
     }
-    Ok(metadata.labels.as_ref().and_then(|labels| named_by_labels(context.served, labels)))
+
+    /// The owner of that kind and name as it is now.
+    pub(super) async fn live_owner(&self, owner: &Owner) -> Result<Found, Error> {
+        let Some(name) = is_name(&owner.name).then_some(&owner.name) else {
+            return Ok(Found::Gone);
+        };
+        let kind = if is_watched(owner) {
+            self.resource(owner.group(), &owner.kind)
+        } else {
+            // In the version that is served now: a reservation may be older than that.
+            match self.served_kind(owner).await? {
+                Some(kind) => kind,
+                None => return Ok(not_served(owner)),
+            }
+        };
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.context.kit.client.clone(), self.namespace, &kind);
+        let answer = async { as_found(owner, &kind.plural, unless_gone(api.get(name).await)) };
+        asked_within(PATIENCE, "get the owner of a machine", answer).await
+    }
+
+    /// The kind of an owner as it is served now.
+    async fn served_kind(&self, owner: &Owner) -> Result<Option<ApiResource>, Error> {
+        let answer = async {
+            match kube::discovery::group(&self.context.kit.client, owner.group()).await {
+                Ok(group) => Ok(group.recommended_kind(&owner.kind).map(|(kind, _)| kind)),
+                Err(error) if is_not_served(&error) => Ok(None),
+                Err(error) => Err(error),
+            }
+        };
+        asked_within(PATIENCE, "ask what the API server serves", answer).await
+    }
+
+    fn resource(&self, group: &str, kind: &str) -> ApiResource {
+        let version = self.context.served.version_of(group).as_str();
+        ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+    }
+
+    /// All of a kind, without their types: one that cannot be decoded is there.
+    pub(super) fn untyped(&self, group: &str, kind: &str) -> Api<DynamicObject> {
+        let kind = self.resource(group, kind);
+        Api::namespaced_with(self.context.kit.client.clone(), self.namespace, &kind)
+    }
+
+    fn template_of_set(&self, parent: &Machine) -> Option<ObjectRef> {
+        let mut owners = parent.metadata.owner_references.iter().flatten();
+        let set = owners.find(|it| it.kind == "MachineSet")?;
+        let set = self.context.caches.sets.get(self.namespace, &set.name)?;
+        Some(set.spec.infrastructure_ref().clone())
+    }
+
+    /// What is known of a kept host.
+    pub(super) async fn kept_seen(
+        &self,
+        host: &BareMetalHost,
+        memory: &Memory,
+    ) -> Result<Option<KeptSeen>, Error> {
+        let Some(kept) = Kept::of(host) else { return Ok(None) };
+        let owner = self.owner_seen(host, &kept).await?;
+        let settled_for = memory.settled_for(Instant::now());
+        Ok(Some(KeptSeen { host: host.clone(), kept, owner, settled_for, doubted: false }))
+    }
+
+    async fn owner_seen(
+        &self,
+        host: &BareMetalHost,
+        kept: &Kept,
+    ) -> Result<Option<OwnerSeen>, Error> {
+        let outline = match kept {
+            Kept::For(owner) => self.owner_by_name(owner).await?,
+            Kept::ByLabel(label) => self.owner_by_label(label).await?,
+        };
+        let Some(outline) = outline else {
+            // While its cluster is moved here an owner may still be to come, and nothing is written while it is paused.
+            let paused = self.is_any_cluster_paused();
+            return Ok(paused.then(|| OwnerSeen { paused, ..OwnerSeen::default() }));
+        };
+        let cluster = outline.cluster.as_deref();
+        let found = self.cluster(cluster).await?;
+        let (machines, mut without_host) = self.machines_of(&outline.owner, host);
+        let of_others = is_of_others(host, self.context.watch_filter());
+        if of_others {
+            // No machine of this installation takes it any more.
+            without_host.clear();
+        }
+        let template = outline.template.and_then(|template| self.next_template(&template));
+        let template = template.as_ref().map(|it| &it.spec);
+        let born = outline.metadata.creation_timestamp.as_ref();
+        let born = born.map_or(Timestamp::UNIX_EPOCH, |born| born.0);
+        Ok(Some(OwnerSeen {
+            of_others: !self.context.is_ours(&outline.metadata),
+            is_unwatched: outline.is_unwatched,
+            unreadable: outline.unreadable,
+            later: (!kept.is_for(&outline.owner)).then(|| (outline.owner.clone(), born)),
+            deleting: outline.metadata.deletion_timestamp.is_some(),
+            paused: outline.paused || found.as_ref().is_some_and(Cluster::is_paused),
+            cluster_deleting: cluster::is_going(cluster, found.as_ref()),
+            cluster_since: found.and_then(|it| it.metadata.creation_timestamp).map(|born| born.0),
+            replicas: outline.replicas,
+            machines,
+            without_host,
+            wants_others: of_others
+                || template
+                    .is_some_and(|it| !selects(it.template.spec.host_selector.as_ref(), host)),
+            rolls_out: outline.rolls_out,
+            reuse: template.map(|it| it.node_reuse.unwrap_or(false)),
+        }))
+    }
+
+    /// The template that an owner's next machine is made from, if it was seen.
+    fn next_template(&self, template: &ObjectRef) -> Option<Arc<Metal3MachineTemplate>> {
+        self.context.caches.templates.get(self.namespace, template.name.as_deref()?)
+    }
+
+    /// The metadata of the owner of this kind and name, which is empty if it cannot be read; nothing if there is none.
+    pub async fn owner_metadata(&self, owner: &Owner) -> Result<Option<ObjectMeta>, Error> {
+        let found = self.owner_by_name(owner).await?;
+        Ok(found.map(|it| it.metadata))
+    }
+
+    /// The owner of this kind and name, whatever its uid.
+    async fn owner_by_name(&self, owner: &Owner) -> Result<Option<OfOwner>, Error> {
+        if is_watched(owner) {
+            return Ok(self.watched_owner(owner));
+        }
+        self.unwatched_owner(owner).await
+    }
+
+    /// The same of a kind that is watched.
+    fn watched_owner(&self, owner: &Owner) -> Option<OfOwner> {
+        let (caches, served) = (&self.context.caches, self.context.served);
+        if owner.kind == "MachineDeployment" {
+            let found = caches.deployments.get(self.namespace, &owner.name)?;
+            return Some(OfOwner::of_deployment(served, &found));
+        }
+        let found = caches.control_planes.as_ref()?.get(self.namespace, &owner.name)?;
+        Some(OfOwner::of_plane(served, &found))
+    }
+
+    /// The owner that CAPM3 wrote down as a label.
+    async fn owner_by_label(&self, label: &str) -> Result<Option<OfOwner>, Error> {
+        let (caches, served) = (&self.context.caches, self.context.served);
+        let deployments = caches.deployments.of_namespace(self.namespace);
+        let deployments = deployments.map(|it| OfOwner::of_deployment(served, &it));
+        let planes = caches.control_planes.iter().flat_map(|all| all.of_namespace(self.namespace));
+        let planes = planes.map(|it| OfOwner::of_plane(served, &it));
+        let mut watched = deployments.chain(planes);
+        if let Some(found) = watched.find(|it| it.owner.label() == label) {
+            return Ok(Some(found));
+        }
+        // One of another provider is found by its cluster.
+        let clusters = caches.clusters.of_namespace(self.namespace);
+        let owners =
+            clusters.filter_map(|it| Owner::from_reference(it.spec.control_plane_ref.as_ref()?));
+        let mut others =
+            owners.filter(|it| it.kind != "KubeadmControlPlane" && it.label() == label);
+        match others.next() {
+            Some(owner) => self.unwatched_owner(&Owner { uid: String::new(), ..owner }).await,
+            None => Ok(None),
+        }
+    }
+
+    /// A control plane of another provider: these are not watched.
+    async fn unwatched_owner(&self, owner: &Owner) -> Result<Option<OfOwner>, Error> {
+        let live = match self.live_owner(owner).await? {
+            Found::Here(live) => live,
+            // What cannot be read may be there.
+            Found::Unreadable(why) => return Ok(Some(OfOwner::unknown(owner, why))),
+            Found::Gone => return Ok(None),
+        };
+        let status: OwnerStatus =
+            serde_json::from_value(live.data["status"].clone()).unwrap_or_default();
+        let replicas = live.data["spec"]["replicas"].as_i64().and_then(|it| i32::try_from(it).ok());
+        let replicas = replicas.unwrap_or(REPLICAS);
+        Ok(Some(OfOwner {
+            owner: Owner { uid: live.uid().unwrap_or_default(), ..owner.clone() },
+            template: template_in(&live.data),
+            cluster: cluster_of(&live.metadata),
+            paused: capi::is_paused(&live.metadata),
+            rolls_out: rolls_out(&status, live.metadata.generation, replicas),
+            is_unwatched: true,
+            unreadable: None,
+            replicas,
+            metadata: live.metadata,
+        }))
+    }
+
+    /// Machines of an owner that are not being deleted, and those among them that have no host yet or give theirs back, and may
+    /// come for this one.
+    fn machines_of(&self, owner: &Owner, host: &BareMetalHost) -> (usize, BTreeSet<String>) {
+        let caches = &self.context.caches;
+        let sets = caches.sets.of_namespace(self.namespace);
+        let sets = sets.filter(|it| owner_uids(&it.metadata).any(|uid| uid == owner.uid));
+        let sets = sets.filter_map(|it| it.metadata.uid.clone()).collect();
+        let machines = caches.parents.of_namespace(self.namespace);
+        let stays = |it: &Machine| it.metadata.deletion_timestamp.is_none();
+        let machines: Vec<_> =
+            machines.filter(|it| stays(it) && is_machine_of(it, owner, &sets)).collect();
+        let may_come = |it: &&Arc<Machine>| {
+            let name = it.spec.infrastructure_ref.name.as_deref().unwrap_or_default();
+            let seen = caches.machines.get(self.namespace, name);
+            // Of one that was not seen nothing is known.
+            seen.is_none_or(|it| may_come_for(host, &it))
+        };
+        let without = machines.iter().filter(may_come).map(|it| it.name_any()).collect();
+        (machines.len(), without)
+    }
 }
 
 /// The owner that labels name, without its uid.
@@ -112,47 +376,6 @@ fn owner_in(reference: &OwnerReference) -> Option<Owner> {
     })
 }
 
-fn by_labels(context: &Context, namespace: &str, labels: &Labels) -> Option<Owner> {
-    watched(context, namespace, &named_by_labels(context.served, labels)?).map(|it| it.owner)
-}
-
-/// For whom a host is to be kept, by a live look at the owner and at the template that it points to now.
-pub async fn verdict(
-    context: &Context,
-    namespace: &str,
-    owner: &Owner,
-    parent: &Parent,
-    cloned_from: Option<&str>,
-) -> Result<Verdict, Error> {
-    let nobody = |why: &str| Ok(Verdict::Nobody(why.to_owned()));
-    let live = match get_live(context, namespace, owner).await? {
-        Found::Here(live) if is_it(&live, owner) => live,
-        Found::Here(_) | Found::Gone => return nobody("its owner is gone"),
-        Found::Unreadable(why) => {
-            let own = match cloned_from {
-                Some(name) => live_reuse(context, namespace, name).await?,
-                None => Some(Ok(false)),
-            };
-            return Ok(of_unreadable(why, own.as_ref()));
-        }
-    };
-    if live.metadata.deletion_timestamp.is_some() {
-        return nobody("its owner is being deleted");
-    }
-    let named = template_in(&live.data);
-    let of_set = match parent {
-        Parent::Here(parent) => template_of_set(context, namespace, parent),
-        Parent::None | Parent::Missing(_) => None,
-    };
-    for name in asked_in_turn(named.as_ref(), of_set, cloned_from) {
-        if let Some(template) = live_template(context, namespace, &name).await? {
-            let uid = live.uid().unwrap_or_default();
-            return Ok(by_template(Owner { uid, ..owner.clone() }, &name, &template.data));
-        }
-    }
-    Ok(without_template(owner, named.as_ref()))
-}
-
 /// The templates that say whether a host is kept, by name: each only where those before it are not there. An owner may be
 /// written before its new template is, and then the one that the machine was cloned from is the last that said it.
 fn asked_in_turn(
@@ -166,53 +389,32 @@ fn asked_in_turn(
 }
 
 /// The verdict where the owner cannot be read: a host of a machine that never asked for reuse need not wait until it can.
-fn of_unreadable(why: String, own: Option<&Result<bool, String>>) -> Verdict {
-    match own {
-        Some(Ok(false)) => {
-            let why = "the template that its machine was cloned from does not set nodeReuse";
-            Verdict::Nobody(why.to_owned())
-        }
-        _ => Verdict::Unreadable(why),
+fn of_unreadable(why: String, own: &Reuse) -> Verdict {
+    if *own != Reuse::Off {
+        return Verdict::Unreadable(why);
     }
+    Verdict::Nobody(
+        "the template that its machine was cloned from does not set nodeReuse".to_owned(),
+    )
 }
 
 /// What the template says that an owner's next machine is made from.
 fn by_template(owner: Owner, name: &str, template: &Value) -> Verdict {
     let cleaning = template["spec"]["template"]["spec"]["automatedCleaningMode"].as_str();
     match reuse_in(name, template) {
-        Ok(true) => Verdict::For { owner, cleaning: cleaning.map(str::to_owned) },
-        Ok(false) => Verdict::Nobody("the template of its owner does not set nodeReuse".to_owned()),
-        Err(why) => Verdict::Unreadable(why),
+        Reuse::On => Verdict::For { owner, cleaning: cleaning.map(str::to_owned) },
+        Reuse::Unreadable(why) => Verdict::Unreadable(why),
+        Reuse::Off | Reuse::Unknown => {
+            Verdict::Nobody("the template of its owner does not set nodeReuse".to_owned())
+        }
     }
 }
 
-/// Whether a template asks for reuse, by a live look; nothing if there is none of that name, and what to change if it
-/// cannot be said.
-pub async fn live_reuse(
-    context: &Context,
-    namespace: &str,
-    name: &str,
-) -> Result<Option<Result<bool, String>>, Error> {
-    let found = live_template(context, namespace, name).await?;
-    Ok(found.map(|found| reuse_in(name, &found.data)))
-}
-
-/// Read without its type: only two words of it count, and the rest may be as wrong as it likes.
-async fn live_template(
-    context: &Context,
-    namespace: &str,
-    name: &str,
-) -> Result<Option<DynamicObject>, Error> {
-    let Some(name) = is_name(name).then_some(name) else { return Ok(None) };
-    let templates = untyped(context, namespace, names::capm3::GROUP, TEMPLATE_KIND);
-    found("get a Metal3MachineTemplate", templates.get(name)).await
-}
-
-fn reuse_in(name: &str, template: &Value) -> Result<bool, String> {
+fn reuse_in(name: &str, template: &Value) -> Reuse {
     match &template["spec"]["nodeReuse"] {
-        Value::Bool(wanted) => Ok(*wanted),
-        Value::Null => Ok(false),
-        other => Err(format!(
+        Value::Bool(true) => Reuse::On,
+        Value::Bool(false) | Value::Null => Reuse::Off,
+        other => Reuse::Unreadable(format!(
             "spec.nodeReuse of Metal3MachineTemplate {name} is {other}: set it to true or false"
         )),
     }
@@ -229,57 +431,8 @@ pub(super) fn is_it(live: &DynamicObject, owner: &Owner) -> bool {
     owner.uid.is_empty() || live.uid().as_ref() == Some(&owner.uid)
 }
 
-/// What to change before an owner that is not watched can be read, if it cannot. An error says nothing of that.
-pub(super) async fn unreadable(
-    context: &Context,
-    namespace: &str,
-    owner: &Owner,
-) -> Option<String> {
-    if is_watched(owner) {
-        return None;
-    }
-    match get_live(context, namespace, owner).await {
-        Ok(Found::Unreadable(why)) => Some(why),
-        Ok(Found::Here(_) | Found::Gone) | Err(_) => None,
-    }
-}
-
 fn is_watched(owner: &Owner) -> bool {
     matches!(owner.kind.as_str(), "MachineDeployment" | "KubeadmControlPlane")
-}
-
-/// The owner of that kind and name as it is now.
-pub(super) async fn get_live(
-    context: &Context,
-    namespace: &str,
-    owner: &Owner,
-) -> Result<Found, Error> {
-    let Some(name) = is_name(&owner.name).then_some(&owner.name) else { return Ok(Found::Gone) };
-    let kind = if is_watched(owner) {
-        resource(context, owner.group(), &owner.kind)
-    } else {
-        // In the version that is served now: a reservation may be older than that.
-        match served_kind(context, owner).await? {
-            Some(kind) => kind,
-            None => return Ok(not_served(owner)),
-        }
-    };
-    let api: Api<DynamicObject> =
-        Api::namespaced_with(context.kit.client.clone(), namespace, &kind);
-    let answer = async { as_found(owner, &kind.plural, unless_gone(api.get(name).await)) };
-    asked_within(PATIENCE, "get the owner of a machine", answer).await
-}
-
-/// The kind of an owner as it is served now.
-async fn served_kind(context: &Context, owner: &Owner) -> Result<Option<ApiResource>, Error> {
-    let answer = async {
-        match kube::discovery::group(&context.kit.client, owner.group()).await {
-            Ok(group) => Ok(group.recommended_kind(&owner.kind).map(|(kind, _)| kind)),
-            Err(error) if is_not_served(&error) => Ok(None),
-            Err(error) => Err(error),
-        }
-    };
-    asked_within(PATIENCE, "ask what the API server serves", answer).await
 }
 
 /// What was found. A right that the chart gives is away for a moment only, and a verdict is for good: that is no answer.
@@ -316,22 +469,6 @@ fn is_not_served(error: &kube::Error) -> bool {
         kube::Error::Api(status) => status.code == 404,
         _ => false,
     }
-}
-
-fn resource(context: &Context, group: &str, kind: &str) -> ApiResource {
-    let version = version_of(context, group).as_str();
-    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
-}
-
-/// All of a kind, without their types: one that cannot be decoded is there.
-pub(super) fn untyped(
-    context: &Context,
-    namespace: &str,
-    group: &str,
-    kind: &str,
-) -> Api<DynamicObject> {
-    let kind = resource(context, group, kind);
-    Api::namespaced_with(context.kit.client.clone(), namespace, &kind)
 }
 
 /// Where owners name the template that their next machine is made from: a deployment, control planes in either contract,
@@ -374,213 +511,10 @@ fn is_template(reference: &ObjectRef) -> bool {
     reference.is(names::capm3::GROUP, TEMPLATE_KIND, reference.name.as_deref().unwrap_or_default())
 }
 
-fn template_of_set(context: &Context, namespace: &str, parent: &Machine) -> Option<ObjectRef> {
-    let mut owners = parent.metadata.owner_references.iter().flatten();
-    let set = owners.find(|it| it.kind == "MachineSet")?;
-    let set = last_seen(&context.caches.sets, context.served.core, namespace, &set.name)?;
-    Some(set.spec.infrastructure_ref().clone())
-}
-
-/// What is known of a kept host.
-pub(super) async fn observe_kept(
-    context: &Context,
-    host: &BareMetalHost,
-    memory: &Memory,
-) -> Result<Option<KeptSeen>, Error> {
-    let Some(kept) = Kept::of(host) else { return Ok(None) };
-    let namespace = host.namespace().unwrap_or_default();
-    let owner = owner_seen(context, &namespace, host, &kept).await?;
-    let settled_for = memory.settled_for(Instant::now());
-    Ok(Some(KeptSeen { host: host.clone(), kept, owner, settled_for, doubted: false }))
-}
-
-async fn owner_seen(
-    context: &Context,
-    namespace: &str,
-    host: &BareMetalHost,
-    kept: &Kept,
-) -> Result<Option<OwnerSeen>, Error> {
-    let outline = match kept {
-        Kept::For(owner) => by_name(context, namespace, owner).await?,
-        Kept::ByLabel(label) => by_label(context, namespace, label).await?,
-    };
-    let Some(outline) = outline else {
-        // While its cluster is moved here an owner may still be to come, and nothing is written while it is paused.
-        let paused = cluster::is_any_paused(context, namespace);
-        return Ok(paused.then(|| OwnerSeen { paused, ..OwnerSeen::default() }));
-    };
-    let cluster = outline.cluster.as_deref();
-    let found = cluster::look(context, namespace, cluster).await?;
-    let (machines, mut without_host) = machines_of(context, namespace, &outline.owner, host);
-    let of_others = is_of_others(host, context.watch_filter());
-    if of_others {
-        // No machine of this installation takes it any more.
-        without_host.clear();
-    }
-    let template =
-        outline.template.and_then(|template| next_template(context, namespace, &template));
-    let template = template.as_ref().map(|it| &it.spec);
-    let born = outline.metadata.creation_timestamp.as_ref();
-    let born = born.map_or(Timestamp::UNIX_EPOCH, |born| born.0);
-    Ok(Some(OwnerSeen {
-        of_others: !context.is_ours(&outline.metadata),
-        is_unwatched: outline.is_unwatched,
-        unreadable: outline.unreadable,
-        later: (!kept.is_for(&outline.owner)).then(|| (outline.owner.clone(), born)),
-        deleting: outline.metadata.deletion_timestamp.is_some(),
-        paused: outline.paused || found.as_ref().is_some_and(Cluster::is_paused),
-        cluster_deleting: cluster::is_going(cluster, found.as_ref()),
-        cluster_since: found.and_then(|it| it.metadata.creation_timestamp).map(|born| born.0),
-        replicas: outline.replicas,
-        machines,
-        without_host,
-        wants_others: of_others
-            || template.is_some_and(|it| !selects(it.template.spec.host_selector.as_ref(), host)),
-        rolls_out: outline.rolls_out,
-        reuse: template.map(|it| it.node_reuse.unwrap_or(false)),
-    }))
-}
-
-/// The template that an owner's next machine is made from, if it was seen.
-fn next_template(
-    context: &Context,
-    namespace: &str,
-    template: &ObjectRef,
-) -> Option<Arc<Metal3MachineTemplate>> {
-    let version = context.served.infrastructure;
-    last_seen(&context.caches.templates, version, namespace, template.name.as_deref()?)
-}
-
 /// Whether a host will do. What cannot be read may be corrected to anything.
 fn selects(selector: Option<&HostSelector>, host: &BareMetalHost) -> bool {
     let read = selector.map_or_else(|| Ok(Selector::default()), Selector::read);
     read.map_or(true, |it| it.matches(host.metadata.labels.as_ref()))
-}
-
-/// The metadata of the owner of this kind and name, which is empty if it cannot be read; nothing if there is none.
-pub async fn metadata(
-    context: &Context,
-    namespace: &str,
-    owner: &Owner,
-) -> Result<Option<ObjectMeta>, Error> {
-    let found = by_name(context, namespace, owner).await?;
-    Ok(found.map(|it| it.metadata))
-}
-
-/// The owner of this kind and name, whatever its uid.
-async fn by_name(
-    context: &Context,
-    namespace: &str,
-    owner: &Owner,
-) -> Result<Option<OfOwner>, Error> {
-    if is_watched(owner) {
-        return Ok(watched(context, namespace, owner));
-    }
-    of_other_kind(context, namespace, owner).await
-}
-
-/// The same of a kind that is watched.
-fn watched(context: &Context, namespace: &str, owner: &Owner) -> Option<OfOwner> {
-    let (caches, served) = (&context.caches, context.served);
-    if owner.kind == "MachineDeployment" {
-        let found = last_seen(&caches.deployments, served.core, namespace, &owner.name)?;
-        return Some(OfOwner::of_deployment(served, &found));
-    }
-    let (planes, version) = (caches.control_planes.as_ref()?, served.control_plane?);
-    let found = last_seen(planes, version, namespace, &owner.name)?;
-    Some(OfOwner::of_plane(served, &found))
-}
-
-/// The owner that CAPM3 wrote down as a label.
-async fn by_label(
-    context: &Context,
-    namespace: &str,
-    label: &str,
-) -> Result<Option<OfOwner>, Error> {
-    let here = |meta: &ObjectMeta| meta.namespace.as_deref() == Some(namespace);
-    let is_its = |it: &OfOwner| it.owner.label() == label;
-    let deployments = context.caches.deployments.state();
-    let deployments = deployments.iter().filter(|it| here(&it.metadata));
-    if let Some(found) =
-        deployments.map(|it| OfOwner::of_deployment(context.served, it)).find(is_its)
-    {
-        return Ok(Some(found));
-    }
-    let planes = context.caches.control_planes.as_ref().map(Store::state).unwrap_or_default();
-    let planes = planes.iter().filter(|it| here(&it.metadata));
-    if let Some(found) = planes.map(|it| OfOwner::of_plane(context.served, it)).find(is_its) {
-        return Ok(Some(found));
-    }
-    // One of another provider is found by its cluster.
-    let clusters = context.caches.clusters.state();
-    let references = clusters.iter().filter(|it| here(&it.metadata));
-    let owners =
-        references.filter_map(|it| Owner::from_reference(it.spec.control_plane_ref.as_ref()?));
-    let mut others = owners.filter(|it| it.kind != "KubeadmControlPlane" && it.label() == label);
-    match others.next() {
-        Some(owner) => {
-            of_other_kind(context, namespace, &Owner { uid: String::new(), ..owner }).await
-        }
-        None => Ok(None),
-    }
-}
-
-/// A control plane of another provider: these are not watched.
-async fn of_other_kind(
-    context: &Context,
-    namespace: &str,
-    owner: &Owner,
-) -> Result<Option<OfOwner>, Error> {
-    let live = match get_live(context, namespace, owner).await? {
-        Found::Here(live) => live,
-        // What cannot be read may be there.
-        Found::Unreadable(why) => return Ok(Some(OfOwner::unknown(owner, why))),
-        Found::Gone => return Ok(None),
-    };
-    let status: OwnerStatus =
-        serde_json::from_value(live.data["status"].clone()).unwrap_or_default();
-    let replicas = live.data["spec"]["replicas"].as_i64().and_then(|it| i32::try_from(it).ok());
-    let replicas = replicas.unwrap_or(REPLICAS);
-    Ok(Some(OfOwner {
-        owner: Owner { uid: live.uid().unwrap_or_default(), ..owner.clone() },
-        template: template_in(&live.data),
-        cluster: cluster_of(&live.metadata),
-        paused: capi::is_paused(&live.metadata),
-        rolls_out: rolls_out(&status, live.metadata.generation, replicas),
-        is_unwatched: true,
-        unreadable: None,
-        replicas,
-        metadata: live.metadata,
-    }))
-}
-
-/// Machines of an owner that are not being deleted, and those among them that have no host yet or give theirs back, and may
-/// come for this one.
-fn machines_of(
-    context: &Context,
-    namespace: &str,
-    owner: &Owner,
-    host: &BareMetalHost,
-) -> (usize, BTreeSet<String>) {
-    let here = |meta: &ObjectMeta| meta.namespace.as_deref() == Some(namespace);
-    let sets = context.caches.sets.state_filter(|it| {
-        here(&it.metadata) && owner_uids(&it.metadata).any(|uid| uid == owner.uid)
-    });
-    let sets = sets.iter().filter_map(|it| it.metadata.uid.clone()).collect();
-    let machines = context.caches.parents.state_filter(|it| {
-        here(&it.metadata)
-            && it.metadata.deletion_timestamp.is_none()
-            && is_machine_of(it, owner, &sets)
-    });
-    let may_come = |it: &&Arc<Machine>| {
-        let name = it.spec.infrastructure_ref.name.as_deref().unwrap_or_default();
-        let version = context.served.infrastructure;
-        let seen = last_seen(&context.caches.machines, version, namespace, name);
-        // Of one that was not seen nothing is known.
-        seen.is_none_or(|it| may_come_for(host, &it))
-    };
-    let without = machines.iter().filter(may_come).map(|it| it.name_any()).collect();
-    (machines.len(), without)
 }
 
 /// Whether a machine has no host, or gives its own back, and would take this one.

@@ -49,9 +49,10 @@ fn a_machine_has_the_host_that_names_it_whatever_its_annotation_says() {
 #[tokio::test]
 async fn what_no_object_can_be_called_is_not_there_and_nobody_is_asked() {
     let context = nowhere(no_caches(), None);
-    let secrets: Api<Secret> = Api::namespaced(context.kit.client.clone(), "ns");
+    let scope = Scope { context: &context, namespace: "ns" };
+    let secrets = scope.secrets();
     for name in ["", "a b", "../h", "h?watch=true"] {
-        let seen = live_named(&context, "ns", Some(name)).await;
+        let seen = scope.live_named(Some(name)).await;
         assert!(matches!(seen, Ok(HostSeen::Gone(it)) if it == name), "{name}");
         let found = is_there(name, secrets.get_metadata(name), "look for a secret").await;
         assert!(matches!(found, Ok(Some(false))), "{name}");

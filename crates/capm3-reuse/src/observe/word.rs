@@ -9,88 +9,81 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 use serde_json::Value;
 
-use super::owner::{Found, get_live, is_it, live_reuse, template_in, untyped};
-use super::version_of;
-use crate::context::Context;
+use super::Scope;
+use super::owner::{Found, is_it, template_in};
 use crate::outline::named;
 use crate::reason::Reason;
 use crate::reservation::{Kept, Owner};
+use crate::seen::Reuse;
 
-/// Whether a live look says so as well when the caches say that an owner is gone or wants no reuse any more: what is not
-/// kept any longer may be another's a moment later.
-pub async fn confirms(
-    context: &Context,
-    namespace: &str,
-    kept: &Kept,
-    reason: Reason,
-) -> Result<bool, Error> {
-    if !matches!(reason, Reason::OwnerGone | Reason::ReuseOff) {
-        return Ok(true);
-    }
-    let witnesses = match kept {
-        Kept::For(owner) => vec![(owner.clone(), get_live(context, namespace, owner).await?)],
-        Kept::ByLabel(label) => {
-            let Some(owners) = labelled_so(context, namespace, label).await? else {
-                return Ok(false);
-            };
-            let mut witnesses = Vec::new();
-            for owner in owners {
-                let found = get_live(context, namespace, &owner).await?;
-                witnesses.push((owner, found));
+impl Scope<'_> {
+    /// Whether a live look says so as well when the caches say that an owner is gone or wants no reuse any more: what is not
+    /// kept any longer may be another's a moment later.
+    pub async fn confirms(&self, kept: &Kept, reason: Reason) -> Result<bool, Error> {
+        if !matches!(reason, Reason::OwnerGone | Reason::ReuseOff) {
+            return Ok(true);
+        }
+        let witnesses = match kept {
+            Kept::For(owner) => vec![(owner.clone(), self.live_owner(owner).await?)],
+            Kept::ByLabel(label) => {
+                let Some(owners) = self.labelled_so(label).await? else {
+                    return Ok(false);
+                };
+                let mut witnesses = Vec::new();
+                for owner in owners {
+                    let found = self.live_owner(&owner).await?;
+                    witnesses.push((owner, found));
+                }
+                witnesses
             }
-            witnesses
-        }
-    };
-    for (owner, found) in &witnesses {
-        let says_so = match bears_out(found, owner, reason) {
-            Word::Yes => true,
-            Word::No => false,
-            Word::Template(name) => live_reuse(context, namespace, &name).await? == Some(Ok(false)),
         };
-        if !says_so {
-            return Ok(false);
+        for (owner, found) in &witnesses {
+            let says_so = match bears_out(found, owner, reason) {
+                Word::Yes => true,
+                Word::No => false,
+                Word::Template(name) => self.live_reuse(&name).await? == Reuse::Off,
+            };
+            if !says_so {
+                return Ok(false);
+            }
         }
+        Ok(true)
     }
-    Ok(true)
-}
 
-/// All owners under whose label CAPM3 kept a host, whatever their uids; nothing if it cannot be said that these are all.
-async fn labelled_so(
-    context: &Context,
-    namespace: &str,
-    label: &str,
-) -> Result<Option<Vec<Owner>>, Error> {
-    if label.starts_with("md-") {
-        let deployments = (GROUP, "MachineDeployment");
-        return named_so(context, namespace, label, deployments).await.map(Some);
+    /// All owners under whose label CAPM3 kept a host, whatever their uids; nothing if it cannot be said that these are all.
+    async fn labelled_so(&self, label: &str) -> Result<Option<Vec<Owner>>, Error> {
+        if label.starts_with("md-") {
+            let deployments = (GROUP, "MachineDeployment");
+            return self.named_so(label, deployments).await.map(Some);
+        }
+        let mut found = Vec::new();
+        if self.context.served.control_plane.is_some() {
+            let planes = (CONTROL_PLANE_GROUP, "KubeadmControlPlane");
+            found = self.named_so(label, planes).await?;
+        }
+        let clusters = self.untyped(GROUP, "Cluster");
+        let params = ListParams::default();
+        for cluster in asked("list the owners of machines", clusters.list(&params)).await?.items {
+            let Ok(plane) = plane_of(&cluster.data) else { return Ok(None) };
+            found
+                .extend(plane.filter(|it| it.kind != "KubeadmControlPlane" && it.label() == label));
+        }
+        Ok(Some(found))
     }
-    let mut found = Vec::new();
-    if context.served.control_plane.is_some() {
-        let planes = (CONTROL_PLANE_GROUP, "KubeadmControlPlane");
-        found = named_so(context, namespace, label, planes).await?;
-    }
-    let clusters = untyped(context, namespace, GROUP, "Cluster");
-    let params = ListParams::default();
-    for cluster in asked("list the owners of machines", clusters.list(&params)).await?.items {
-        let Ok(plane) = plane_of(&cluster.data) else { return Ok(None) };
-        found.extend(plane.filter(|it| it.kind != "KubeadmControlPlane" && it.label() == label));
-    }
-    Ok(Some(found))
-}
 
-/// Those of a kind that hosts are kept for under this label. There may be very many of the kind, and as many hosts that ask:
-/// their names say it.
-async fn named_so(
-    context: &Context,
-    namespace: &str,
-    label: &str,
-    (group, kind): (&str, &str),
-) -> Result<Vec<Owner>, Error> {
-    let version = version_of(context, group);
-    let found = untyped(context, namespace, group, kind);
-    let params = ListParams::default();
-    let found = asked("list the owners of machines", found.list_metadata(&params)).await?.items;
-    Ok(having(label, group, version, kind, found.into_iter().map(|it| it.metadata)))
+    /// Those of a kind that hosts are kept for under this label. There may be very many of the kind, and as many hosts that ask:
+    /// their names say it.
+    async fn named_so(
+        &self,
+        label: &str,
+        (group, kind): (&str, &str),
+    ) -> Result<Vec<Owner>, Error> {
+        let version = self.context.served.version_of(group);
+        let found = self.untyped(group, kind);
+        let params = ListParams::default();
+        let found = asked("list the owners of machines", found.list_metadata(&params)).await?.items;
+        Ok(having(label, group, version, kind, found.into_iter().map(|it| it.metadata)))
+    }
 }
 
 /// Those among all of a kind that hosts are kept for under this label, whatever their uids.

@@ -5,8 +5,8 @@ use serde_json::json;
 use api_types::capi::MachineDeployment;
 
 use super::*;
-use crate::context::Caches;
 use crate::context::tests::{VERSION, no_caches, nowhere, store};
+use crate::context::{Caches, Context};
 use crate::decide::tests::{host, owner, with};
 use crate::outline::{is_halted, is_paused};
 use crate::served::Served;
@@ -105,13 +105,13 @@ fn templates_are_asked_from_the_owner_s_own_to_the_one_a_machine_came_from() {
 fn an_unreadable_owner_holds_only_a_host_whose_machine_asks_for_reuse() {
     let why = || "allow get on it".to_owned();
     for (own, held) in [
-        (Some(Ok(true)), true),
-        (Some(Err("it is odd".to_owned())), true),
+        (Reuse::On, true),
+        (Reuse::Unreadable("it is odd".to_owned()), true),
         // That template is gone: it may have asked for it.
-        (None, true),
-        (Some(Ok(false)), false),
+        (Reuse::Unknown, true),
+        (Reuse::Off, false),
     ] {
-        let verdict = of_unreadable(why(), own.as_ref());
+        let verdict = of_unreadable(why(), &own);
         assert_eq!(verdict == Verdict::Unreadable(why()), held, "{own:?}");
         assert_eq!(matches!(verdict, Verdict::Nobody(_)), !held, "{own:?}");
     }
@@ -193,7 +193,7 @@ async fn machines_that_select_other_hosts_keep_none_and_those_of_which_nothing_i
     ] {
         let context = seen(known, template, None);
         let kept = Kept::For(owner());
-        let seen = owner_seen(&context, "ns", &here, &kept).await.unwrap().unwrap();
+        let seen = scope(&context).owner_seen(&here, &kept).await.unwrap().unwrap();
         let without: Vec<&str> = seen.without_host.iter().map(String::as_str).collect();
         assert_eq!((seen.machines, seen.replicas, &without[..]), (1, 2, without_host));
         assert_eq!(seen.wants_others, wants_others);
@@ -202,9 +202,14 @@ async fn machines_that_select_other_hosts_keep_none_and_those_of_which_nothing_i
     others.labels_mut().insert(names::capi::WATCH_FILTER.to_owned(), "theirs".to_owned());
     for (filter, without_host, wants_others) in [(None, 1, false), (Some("ours"), 0, true)] {
         let context = seen(vec![machine("m", selecting("a"))], Some(template("a")), filter);
-        let seen = owner_seen(&context, "ns", &others, &Kept::For(owner())).await.unwrap().unwrap();
+        let kept = Kept::For(owner());
+        let seen = scope(&context).owner_seen(&others, &kept).await.unwrap().unwrap();
         assert_eq!((seen.without_host.len(), seen.wants_others), (without_host, wants_others));
     }
+}
+
+fn scope(context: &Context) -> Scope<'_> {
+    Scope { context, namespace: "ns" }
 }
 
 /// A deployment that wants two machines and has one Machine, and what else was seen.
