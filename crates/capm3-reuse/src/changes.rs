@@ -11,11 +11,11 @@ use controller_kit::engine::{Class, ObjectKey};
 use kube::ResourceExt as _;
 
 use crate::context::Context;
-use crate::machine::{created, is_housed};
+use crate::machine::created;
 use crate::model::Key;
 use crate::observe::Scope;
-use crate::outline::{OfCluster, OfMachine, OfOwner};
-use crate::reservation::{Kept, Owner};
+use crate::outline::{OfOwner, Outline};
+use crate::reservation::{Kept, label_of};
 
 impl Context {
     fn wake_machines(&self, namespace: &str, names: impl IntoIterator<Item = String>) {
@@ -58,7 +58,8 @@ impl Context {
         let (ObjectKey { namespace, name }, now) = (&object, self.host(&object));
         let concerned =
             self.index.with(|index| index.update(namespace, name, now.clone(), Instant::now()));
-        self.wake_machines(namespace, concerned);
+        let naming = self.naming.keys(&thing(namespace, name)).into_iter().map(|it| it.name);
+        self.wake_machines(namespace, naming.chain(concerned));
         if let Some(host) = now.filter(|host| self.is_to_be_looked_at(host)) {
             self.looked_at.with(|all| all.insert(object.clone()));
             let version = host.metadata.resource_version.clone().unwrap_or_default();
@@ -74,60 +75,46 @@ impl Context {
     pub fn metal_changed(&self, machine: &Metal3Machine) {
         let object = ObjectKey::of(machine);
         let (ObjectKey { namespace, name }, now) = (&object, self.machine(&object));
-        let host = now.as_ref().and_then(|it| Some((it.host_name()?, is_housed(it))));
-        let label = self.owner_label(namespace, now.as_deref().unwrap_or(machine));
-        // Whether it has a host, and which it would take, decides whether its owner needs one that is kept.
-        let selector = now.as_ref().map(|it| it.spec.host_selector.clone());
-        let selects_anew = self.outlines.selectors.is_news(&object, selector);
-        let (freed, kept, left) = self.index.with(|index| {
-            let is_news = index.name(namespace, name, host) || selects_anew;
-            let freed = if now.is_none() {
+        let host = now.as_ref().and_then(|it| Some(thing(namespace, it.host_name()?)));
+        self.naming.update(&object, host.as_deref());
+        let outline = now.as_deref().map(Outline::of_metal);
+        if self.outlines.is_news("Metal3Machine", &object, outline) {
+            let scope = Scope { context: self, namespace };
+            let machine = now.as_deref().unwrap_or(machine);
+            let owner = scope.owner_of(machine, &scope.parent(machine));
+            self.wake_kept(namespace, owner.map(|it| it.label()).as_deref());
+        }
+        // One that went without giving its host back left that to us.
+        let hosts = self.index.with(|index| index.hosts_of(namespace, name));
+        let left = hosts.into_iter().filter(|it| self.seems_left(it));
+        self.wake_hosts(namespace, left.map(|it| it.name_any()));
+        let Some(now) = now else {
+            let offered = self.index.with(|index| {
                 index.leave(namespace, name);
                 index.settle(namespace, name, created(machine), None, Instant::now())
-            } else {
-                Vec::new()
-            };
-            let kept = if is_news { index.kept(namespace, label.as_deref()) } else { Vec::new() };
-            (freed, kept, index.hosts_of(namespace, name))
-        });
-        self.wake_machines(namespace, freed);
-        // One that went without giving its host back left that to us.
-        let left = left.into_iter().filter(|it| self.seems_left(it));
-        self.wake_hosts(namespace, kept.into_iter().chain(left.map(|it| it.name_any())));
-        match now {
-            None => self.lookout.gone(Key::Machine(object)),
-            Some(machine) => {
-                let version = machine.resource_version().unwrap_or_default();
-                self.lookout.changed(&Key::Machine(object), &version, Class::Normal);
-            }
-        }
-    }
-
-    /// Under which label hosts are kept for a machine's owner, if it has one that is known.
-    fn owner_label(&self, namespace: &str, machine: &Metal3Machine) -> Option<String> {
-        let scope = Scope { context: self, namespace };
-        let owner = scope.owner_of(machine, &scope.parent(machine))?;
-        Some(owner.label())
+            });
+            self.wake_machines(namespace, offered);
+            self.lookout.gone(Key::Machine(object));
+            return;
+        };
+        let version = now.resource_version().unwrap_or_default();
+        self.lookout.changed(&Key::Machine(object), &version, Class::Normal);
     }
 
     /// A Machine appeared, changed or went.
     pub fn machine_changed(&self, machine: &Machine) {
         let object = ObjectKey::of(machine);
         let now = self.caches.parents.get(&object.namespace, &object.name);
-        let now = now.as_deref().map(OfMachine::outline);
-        if self.outlines.parents.is_news(&object, now) {
-            self.wake_hosts_of_owner_of(&object.namespace, machine);
+        let now = now.as_deref().map(Outline::of_machine);
+        if self.outlines.is_news("Machine", &object, now) {
+            let deployment = machine.label(names::capi::DEPLOYMENT_NAME);
+            let plane = machine.label(names::capi::CONTROL_PLANE_NAME);
+            let owner = deployment.map(|it| (false, it)).or(plane.map(|it| (true, it)));
+            if let Some((is_plane, name)) = owner {
+                self.wake_kept(&object.namespace, Some(&label_of(is_plane, name)));
+            }
         }
         self.wake_machines(&object.namespace, metal3_machine(machine).map(str::to_owned));
-    }
-
-    fn wake_hosts_of_owner_of(&self, namespace: &str, machine: &Machine) {
-        if let Some(name) = machine.label(names::capi::DEPLOYMENT_NAME) {
-            self.wake_hosts_of_owner(namespace, names::capi::GROUP, "MachineDeployment", name);
-        } else if let Some(name) = machine.label(names::capi::CONTROL_PLANE_NAME) {
-            let group = names::capi::CONTROL_PLANE_GROUP;
-            self.wake_hosts_of_owner(namespace, group, "KubeadmControlPlane", name);
-        }
     }
 
     /// A Cluster appeared, changed or went.
@@ -135,11 +122,10 @@ impl Context {
         let object = ObjectKey::of(cluster);
         let ObjectKey { namespace, name } = &object;
         let now = self.caches.clusters.get(namespace, name);
-        let now = now.as_deref().map(OfCluster::outline);
-        if !self.outlines.clusters.is_news(&object, now) {
+        if !self.outlines.is_news("Cluster", &object, now.as_deref().map(Outline::of_cluster)) {
             return;
         }
-        self.wake_all_kept(namespace);
+        self.wake_kept(namespace, None);
         let machines = self.caches.machines.of_namespace(namespace);
         let of_it = machines.filter(|it| it.label(names::capi::CLUSTER_NAME) == Some(name));
         let mut all: BTreeSet<String> = of_it.map(|it| it.name_any()).collect();
@@ -154,7 +140,7 @@ impl Context {
     /// about wiping disks.
     pub fn template_changed(&self, template: &Metal3MachineTemplate) {
         let ObjectKey { namespace, name } = ObjectKey::of(template);
-        self.wake_all_kept(&namespace);
+        self.wake_kept(&namespace, None);
         let machines = self.caches.machines.of_namespace(&namespace);
         let from = |it: &Metal3Machine| it.annotation(names::capi::CLONED_FROM_NAME) == Some(&name);
         let cloned = machines.filter(|it| from(it)).map(|it| it.name_any());
@@ -175,43 +161,41 @@ impl Context {
 
     /// A deployment appeared, changed or went.
     pub fn deployment_changed(&self, deployment: &MachineDeployment) {
-        let object = ObjectKey::of(deployment);
-        let ObjectKey { namespace, name } = &object;
-        let now = self.caches.deployments.get(namespace, name);
-        let now = now.map(|it| OfOwner::of_deployment(self.served, &it));
-        if self.outlines.deployments.is_news(&object, now) {
-            self.wake_hosts_of_owner(namespace, names::capi::GROUP, "MachineDeployment", name);
-        }
+        let key = ObjectKey::of(deployment);
+        let now = self.caches.deployments.get(&key.namespace, &key.name);
+        let now = now.map(|it| OfOwner::of_deployment(self.served, &it).outline());
+        self.owner_changed(("MachineDeployment", false), &key, now);
     }
 
     /// A kubeadm control plane appeared, changed or went.
     pub fn plane_changed(&self, plane: &KubeadmControlPlane) {
-        let object = ObjectKey::of(plane);
-        let ObjectKey { namespace, name } = &object;
+        let key = ObjectKey::of(plane);
         let planes = self.caches.control_planes.as_ref();
-        let now = planes.and_then(|planes| planes.get(namespace, name));
-        let now = now.map(|it| OfOwner::of_plane(self.served, &it));
-        if self.outlines.planes.is_news(&object, now) {
-            let group = names::capi::CONTROL_PLANE_GROUP;
-            self.wake_hosts_of_owner(namespace, group, "KubeadmControlPlane", name);
+        let now = planes.and_then(|planes| planes.get(&key.namespace, &key.name));
+        let now = now.map(|it| OfOwner::of_plane(self.served, &it).outline());
+        self.owner_changed(("KubeadmControlPlane", true), &key, now);
+    }
+
+    fn owner_changed(
+        &self,
+        (kind, is_plane): (&'static str, bool),
+        key: &ObjectKey,
+        now: Option<Outline>,
+    ) {
+        if self.outlines.is_news(kind, key, now) {
+            self.wake_kept(&key.namespace, Some(&label_of(is_plane, &key.name)));
         }
     }
 
-    fn wake_all_kept(&self, namespace: &str) {
-        self.wake_hosts(namespace, self.index.with(|index| index.kept(namespace, None)));
+    /// Has the hosts looked at that are kept under a label, or all that are kept.
+    fn wake_kept(&self, namespace: &str, label: Option<&str>) {
+        self.wake_hosts(namespace, self.index.with(|index| index.kept(namespace, label)));
     }
+}
 
-    fn wake_hosts_of_owner(&self, namespace: &str, group: &str, kind: &str, name: &str) {
-        let owner = Owner {
-            api_version: group.to_owned(),
-            kind: kind.to_owned(),
-            name: name.to_owned(),
-            uid: String::new(),
-        };
-        let label = owner.label();
-        let kept = self.index.with(|index| index.kept(namespace, Some(&label)));
-        self.wake_hosts(namespace, kept);
-    }
+/// A host, as [`Context::naming`] calls it.
+fn thing(namespace: &str, host: &str) -> String {
+    format!("{namespace}/{host}")
 }
 
 /// Name of Metal3's part of a machine.

@@ -1,6 +1,6 @@
 //! What every pass shares, and what the caches know.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -8,11 +8,10 @@ use api_types::ContractVersion;
 use api_types::capi::{
     Cluster, KubeadmControlPlane, Machine, MachineDeployment, MachineSet, is_watched,
 };
-use api_types::capm3::{
-    HostSelector, Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate,
-};
+use api_types::capm3::{Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate};
 use api_types::metal3::{BareMetalHost, CachedHost};
 use controller_kit::Kit;
+use controller_kit::engine::links::Links;
 use controller_kit::engine::{Lookout, ObjectKey, Shared};
 use controller_kit::watch::Undecodable;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -24,7 +23,7 @@ use crate::index::Index;
 use crate::looks::Looks;
 use crate::metrics::Metrics;
 use crate::model::Key;
-use crate::outline::{OfCluster, OfMachine, OfOwner};
+use crate::outline::Outlines;
 use crate::served::Served;
 use crate::settings::Policy;
 
@@ -48,6 +47,8 @@ pub struct Context {
     pub caches: Caches,
     /// By what decisions were made.
     pub outlines: Outlines,
+    /// Machines by the host that they name.
+    pub naming: Links<ObjectKey>,
     /// Hosts that are kept, or that their machines left.
     pub looked_at: Shared<BTreeSet<ObjectKey>>,
 }
@@ -76,46 +77,6 @@ pub struct Caches {
     pub claims: Option<Cache<Metal3DataClaim>>,
     /// And what they answered.
     pub data: Option<Cache<Metal3Data>>,
-}
-
-/// What decisions about others were made by. A status says how far an object is, and changes far more often than that: ten
-/// thousand machines of a cluster are not to be looked at for each.
-#[derive(Default)]
-pub struct Outlines {
-    /// Of Clusters.
-    pub clusters: Outlined<OfCluster>,
-    /// Of Machines.
-    pub parents: Outlined<OfMachine>,
-    /// Of deployments.
-    pub deployments: Outlined<OfOwner>,
-    /// Of control planes.
-    pub planes: Outlined<OfOwner>,
-    /// Which hosts machines select, of each one that there is.
-    pub selectors: Outlined<Option<HostSelector>>,
-}
-
-/// The outlines of all objects of a kind.
-pub struct Outlined<O>(Shared<HashMap<ObjectKey, O>>);
-
-impl<O> Default for Outlined<O> {
-    fn default() -> Self {
-        Self(Shared::default())
-    }
-}
-
-impl<O: PartialEq> Outlined<O> {
-    /// Whether anything that matters changed. What is gone is forgotten.
-    pub fn is_news(&self, key: &ObjectKey, now: Option<O>) -> bool {
-        self.0.with(|all| {
-            let Some(now) = now else {
-                all.remove(key);
-                return true;
-            };
-            let is_news = all.get(key) != Some(&now);
-            all.insert(key.clone(), now);
-            is_news
-        })
-    }
 }
 
 /// What a watch has shown of a kind, in the version in which that is served.
@@ -252,16 +213,9 @@ pub(crate) mod tests {
             looks: Looks::among(1),
             caches,
             outlines: Outlines::default(),
+            naming: Links::default(),
             looked_at: Shared::default(),
             kit,
         }
-    }
-
-    #[test]
-    fn it_is_news_once_and_again_when_it_was_gone() {
-        let key = ObjectKey { namespace: "ns".to_owned(), name: "m".to_owned() };
-        let all = Outlined::default();
-        let told = [Some(1), Some(1), Some(2), None, Some(2)].map(|now| all.is_news(&key, now));
-        assert_eq!(told, [true, false, true, true, true]);
     }
 }

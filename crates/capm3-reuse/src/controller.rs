@@ -10,6 +10,7 @@ use api_types::capm3::{Metal3Data, Metal3DataClaim, Metal3Machine, Metal3Machine
 use api_types::metal3::{BareMetalHost, CachedHost};
 use controller_kit::Kit;
 use controller_kit::backoff::Class as Retry;
+use controller_kit::engine::links::Links;
 use controller_kit::engine::{
     self, Class, Controller, Error, Lookout, Now, ObjectKey, Outcome, Shared,
 };
@@ -18,13 +19,14 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 use kube::runtime::watcher;
 
-use crate::context::{Cache, Caches, Context, Outlines};
+use crate::context::{Cache, Caches, Context};
 use crate::decide::decide;
 use crate::index::Index;
 use crate::looks::Looks;
 use crate::metrics::Metrics;
 use crate::model::{Decision, Key, Memory, Observed, Seen, Write};
 use crate::observe::PASS_DEADLINE;
+use crate::outline::Outlines;
 use crate::reason::Reason;
 use crate::settings::Policy;
 use crate::{observe, served, write};
@@ -89,6 +91,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
             data: data.as_ref().map(|it| Cache::of(it.store.clone(), infrastructure)),
         },
         outlines: Outlines::default(),
+        naming: Links::default(),
         looked_at: Shared::default(),
         kit: kit.clone(),
         policy,

@@ -183,9 +183,6 @@ struct Namespace {
     labelled: BTreeSet<Arc<str>>,
     /// The hosts of a machine: one, but for what others did.
     claimed: HashMap<String, Vec<Arc<str>>>,
-    /// Which host a machine names and whether it needs no other, and the other way round.
-    named_by: HashMap<String, (String, bool)>,
-    naming: HashMap<String, BTreeSet<String>>,
     holds: HashMap<Arc<str>, Hold>,
     /// First come, first served.
     waiters: BTreeMap<(Timestamp, String), Waiter>,
@@ -198,7 +195,8 @@ impl Index {
         Self { watch_filter, ..Self::default() }
     }
 
-    /// Takes note of what a host is now, or that it is gone. Returns the machines that this concerns.
+    /// Takes note of what a host is now, or that it is gone. Returns the machines that this concerns, but for those that only
+    /// name it.
     pub fn update(
         &mut self,
         namespace: &str,
@@ -213,8 +211,7 @@ impl Index {
             space.insert(name, Entry::of(host, self.watch_filter.as_deref()));
         }
         let after = space.entries.get(name).map(|entry| &entry.class);
-        let mut concerned: BTreeSet<String> =
-            space.naming.get(name).into_iter().flatten().cloned().collect();
+        let mut concerned = BTreeSet::new();
         for class in before.iter().chain(after) {
             if let Class::Claimed(machine, _) = class {
                 concerned.insert(machine.clone());
@@ -236,28 +233,6 @@ impl Index {
             concerned.extend(space.first_to_wait_for(name, now));
         }
         concerned.into_iter().collect()
-    }
-
-    /// Takes note of which host a machine names, and whether it needs no other. True if that is news.
-    pub fn name(&mut self, namespace: &str, machine: &str, host: Option<(&str, bool)>) -> bool {
-        let space = self.namespaces.entry(namespace.to_owned()).or_default();
-        let before = space.named_by.get(machine);
-        if before.map(|(host, is_housed)| (host.as_str(), *is_housed)) == host {
-            return false;
-        }
-        if let Some((before, _)) = space.named_by.remove(machine)
-            && let Some(all) = space.naming.get_mut(&before)
-        {
-            all.remove(machine);
-            if all.is_empty() {
-                space.naming.remove(&before);
-            }
-        }
-        if let Some((host, is_housed)) = host {
-            space.named_by.insert(machine.to_owned(), (host.to_owned(), is_housed));
-            space.naming.entry(host.to_owned()).or_default().insert(machine.to_owned());
-        }
-        true
     }
 
     /// The hosts whose consumer reference names this machine.

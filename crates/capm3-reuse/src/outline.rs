@@ -1,24 +1,31 @@
 //! Objects as far as decisions about others depend on them: a change of anything else matters to nobody.
 
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use api_types::ContractVersion;
 use api_types::capi::{
     self, Cluster, KubeadmControlPlane, Machine, MachineDeployment, OwnerStatus,
 };
+use api_types::capm3::Metal3Machine;
 use api_types::names;
 use api_types::names::capi::{CONTROL_PLANE_GROUP, GROUP};
 use api_types::reference::ObjectRef;
+use controller_kit::engine::{ObjectKey, Shared};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::Value;
 
+use crate::machine::is_housed;
 use crate::reservation::Owner;
 use crate::served::Served;
 
 /// What the API server fills in where a deployment or control plane names no number.
-pub(crate) const REPLICAS: i32 = 1;
+const REPLICAS: i32 = 1;
 
 /// All of an owner that a decision depends on, from whichever kind.
 #[derive(Debug, PartialEq)]
-pub struct OfOwner {
+pub(crate) struct OfOwner {
     pub owner: Owner,
     pub metadata: ObjectMeta,
     pub replicas: i32,
@@ -35,55 +42,57 @@ pub struct OfOwner {
 }
 
 impl OfOwner {
-    /// Of a deployment.
-    pub fn of_deployment(served: Served, it: &MachineDeployment) -> Self {
-        let (replicas, status) = (it.spec.replicas.unwrap_or(REPLICAS), it.status.as_ref());
-        let generation = it.metadata.generation;
+    /// What all kinds have in common.
+    pub(crate) fn of(
+        owner: Owner,
+        metadata: &ObjectMeta,
+        replicas: Option<i32>,
+        status: Option<&OwnerStatus>,
+    ) -> Self {
+        let replicas = replicas.unwrap_or(REPLICAS);
         Self {
-            owner: named(GROUP, served.core, "MachineDeployment", &it.metadata),
-            metadata: decided_by(&it.metadata),
+            owner,
+            metadata: decided_by(metadata),
             replicas,
+            template: None,
+            cluster: cluster_of(metadata),
+            paused: capi::is_paused(metadata),
+            rolls_out: status.is_some_and(|it| rolls_out(it, metadata.generation, replicas)),
+            is_unwatched: false,
+            unreadable: None,
+        }
+    }
+
+    /// Of a deployment.
+    pub(crate) fn of_deployment(served: Served, it: &MachineDeployment) -> Self {
+        let owner = named(GROUP, served.core, "MachineDeployment", &it.metadata);
+        let common = Self::of(owner, &it.metadata, it.spec.replicas, it.status.as_ref());
+        Self {
             template: Some(it.spec.infrastructure_ref().clone()),
             cluster: Some(it.spec.cluster_name.clone()),
             paused: is_paused(it),
-            rolls_out: !is_halted(it)
-                && status.is_some_and(|it| rolls_out(it, generation, replicas)),
-            is_unwatched: false,
-            unreadable: None,
+            rolls_out: common.rolls_out && !is_halted(it),
+            ..common
         }
     }
 
     /// Of a control plane of the kind that is watched.
-    pub fn of_plane(served: Served, it: &KubeadmControlPlane) -> Self {
-        let (replicas, status) = (it.spec.replicas.unwrap_or(REPLICAS), it.status.as_ref());
-        let (version, generation) =
-            (served.control_plane.unwrap_or_default(), it.metadata.generation);
-        Self {
-            owner: named(CONTROL_PLANE_GROUP, version, "KubeadmControlPlane", &it.metadata),
-            metadata: decided_by(&it.metadata),
-            replicas,
-            template: it.spec.infrastructure_ref().cloned(),
-            cluster: cluster_of(&it.metadata),
-            paused: capi::is_paused(&it.metadata),
-            rolls_out: status.is_some_and(|it| rolls_out(it, generation, replicas)),
-            is_unwatched: false,
-            unreadable: None,
-        }
+    pub(crate) fn of_plane(served: Served, it: &KubeadmControlPlane) -> Self {
+        let version = served.version_of(CONTROL_PLANE_GROUP);
+        let owner = named(CONTROL_PLANE_GROUP, version, "KubeadmControlPlane", &it.metadata);
+        let template = it.spec.infrastructure_ref().cloned();
+        Self { template, ..Self::of(owner, &it.metadata, it.spec.replicas, it.status.as_ref()) }
+    }
+
+    /// All of it matters.
+    pub(crate) fn outline(&self) -> Outline {
+        Outline::of(self)
     }
 
     /// An owner of which nothing is known: it is taken for one that may need its hosts.
-    pub fn unknown(owner: &Owner, why: String) -> Self {
-        Self {
-            owner: owner.clone(),
-            metadata: ObjectMeta::default(),
-            replicas: REPLICAS,
-            template: None,
-            cluster: None,
-            paused: true,
-            rolls_out: false,
-            is_unwatched: true,
-            unreadable: Some(why),
-        }
+    pub(crate) fn unknown(owner: &Owner, why: String) -> Self {
+        let common = Self::of(owner.clone(), &ObjectMeta::default(), None, None);
+        Self { paused: true, is_unwatched: true, unreadable: Some(why), ..common }
     }
 }
 
@@ -142,55 +151,58 @@ pub(crate) fn named(group: &str, version: ContractVersion, kind: &str, meta: &Ob
     }
 }
 
-/// All of a cluster that a decision depends on.
-#[derive(Debug, PartialEq)]
-pub struct OfCluster {
-    uid: Option<String>,
-    is_paused: bool,
-    is_going: bool,
-    is_provisioned: bool,
-    infrastructure: Option<ObjectRef>,
-    control_plane: Option<ObjectRef>,
-}
+/// What decisions about others were made by, in eight bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outline(u64);
 
-impl OfCluster {
-    /// What there is of it.
-    pub fn outline(cluster: &Cluster) -> Self {
-        Self {
-            uid: cluster.metadata.uid.clone(),
-            is_paused: cluster.is_paused(),
-            is_going: cluster.metadata.deletion_timestamp.is_some(),
-            is_provisioned: cluster.infrastructure_provisioned(),
-            infrastructure: cluster.spec.infrastructure_ref.clone(),
-            control_plane: cluster.spec.control_plane_ref.clone(),
-        }
+impl Outline {
+    fn of(matters: impl Debug) -> Self {
+        let mut hasher = DefaultHasher::new();
+        format!("{matters:?}").hash(&mut hasher);
+        Self(hasher.finish())
+    }
+
+    /// All of a cluster that a decision depends on.
+    pub fn of_cluster(cluster: &Cluster) -> Self {
+        let (metadata, spec) = (&cluster.metadata, &cluster.spec);
+        let is_going = metadata.deletion_timestamp.is_some();
+        let state = (is_going, cluster.is_paused(), cluster.infrastructure_provisioned());
+        Self::of((&metadata.uid, state, &spec.infrastructure_ref, &spec.control_plane_ref))
+    }
+
+    /// All of a Machine that a decision about a host depends on which is kept for the owner of the Machine.
+    pub fn of_machine(machine: &Machine) -> Self {
+        let metadata = &machine.metadata;
+        let owners = metadata.owner_references.iter().flatten();
+        let owners: Vec<&str> = owners.map(|it| it.uid.as_str()).collect();
+        let is_going = metadata.deletion_timestamp.is_some();
+        let labels = [names::capi::DEPLOYMENT_NAME, names::capi::CONTROL_PLANE_NAME];
+        let labels = labels.map(|key| machine.label(key));
+        Self::of((&metadata.uid, is_going, labels, owners, &machine.spec.infrastructure_ref))
+    }
+
+    /// All of a `Metal3Machine` that decides whether its owner needs a kept host: whether it has one, and which it would take.
+    pub fn of_metal(machine: &Metal3Machine) -> Self {
+        Self::of((machine.host_name(), is_housed(machine), &machine.spec.host_selector))
     }
 }
 
-/// All of a Machine that a decision about a host depends on which is kept for the owner of the Machine.
-#[derive(Debug, PartialEq)]
-pub struct OfMachine {
-    uid: Option<String>,
-    is_going: bool,
-    deployment: Option<String>,
-    control_plane: Option<String>,
-    owners: Vec<String>,
-    infrastructure: ObjectRef,
-}
+/// The outlines of all objects. A status says how far an object is, and changes far more often than what matters: ten thousand
+/// machines of a cluster are not to be looked at for each.
+#[derive(Default)]
+pub struct Outlines(Shared<HashMap<(&'static str, ObjectKey), Outline>>);
 
-impl OfMachine {
-    /// What there is of it.
-    pub fn outline(machine: &Machine) -> Self {
-        let label = |key: &str| machine.label(key).map(str::to_owned);
-        let owners = machine.metadata.owner_references.iter().flatten();
-        Self {
-            uid: machine.metadata.uid.clone(),
-            is_going: machine.metadata.deletion_timestamp.is_some(),
-            deployment: label(names::capi::DEPLOYMENT_NAME),
-            control_plane: label(names::capi::CONTROL_PLANE_NAME),
-            owners: owners.map(|it| it.uid.clone()).collect(),
-            infrastructure: machine.spec.infrastructure_ref.clone(),
-        }
+impl Outlines {
+    /// Whether anything that matters changed of an object of this kind. What is gone is forgotten.
+    pub fn is_news(&self, kind: &'static str, key: &ObjectKey, now: Option<Outline>) -> bool {
+        let key = (kind, key.clone());
+        self.0.with(|all| {
+            let Some(now) = now else {
+                all.remove(&key);
+                return true;
+            };
+            all.insert(key, now) != Some(now)
+        })
     }
 }
 
@@ -201,13 +213,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn it_is_news_once_and_again_when_it_was_gone() {
+        let key = ObjectKey { namespace: "ns".to_owned(), name: "m".to_owned() };
+        let all = Outlines::default();
+        let told = [Some(1), Some(1), Some(2), None, Some(2)]
+            .map(|now| all.is_news("Any", &key, now.map(Outline::of)));
+        assert_eq!(told, [true, false, true, true, true]);
+        let of_another_kind = all.is_news("Other", &key, Some(Outline::of(2)));
+        assert!(of_another_kind);
+    }
+
+    #[test]
     fn what_a_cluster_counts_matters_to_no_machine() {
         let of = |more: Value| {
             let mut it = json!({"metadata": {"name": "c"}});
             for (field, value) in more.as_object().into_iter().flatten() {
                 it[field] = value.clone();
             }
-            OfCluster::outline(&serde_json::from_value(it).unwrap())
+            Outline::of_cluster(&serde_json::from_value(it).unwrap())
         };
         let before = of(json!({"status": {"workers": {"replicas": 1}}}));
         assert_eq!(
@@ -228,7 +251,7 @@ mod tests {
 
     #[test]
     fn how_far_a_machine_is_matters_to_no_kept_host() {
-        let of = |more: Value| OfMachine::outline(&serde_json::from_value(more).unwrap());
+        let of = |more: Value| Outline::of_machine(&serde_json::from_value(more).unwrap());
         let before = of(json!({"metadata": {"name": "m", "resourceVersion": "1"}}));
         for more in [
             json!({"metadata": {"name": "m", "resourceVersion": "2"}, "status": {"phase": "Running"}}),

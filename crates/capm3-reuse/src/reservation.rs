@@ -69,21 +69,25 @@ impl Owner {
         self.api_version.split('/').next().unwrap_or_default()
     }
 
-    /// The value of the label on a host that is kept for it. A name that is too long for a label keeps its beginning,
-    /// and a hash tells it from others.
+    /// The value of the label on a host that is kept for it.
     pub fn label(&self) -> String {
-        let prefix = if self.is_control_plane() { "cp-" } else { "md-" };
-        let whole = format!("{prefix}{}", self.name);
-        if whole.len() <= LABEL_BYTES {
-            return whole;
-        }
-        let end = format!("-{:016x}", fingerprint(&self.name));
-        let mut cut = LABEL_BYTES - end.len();
-        while !whole.is_char_boundary(cut) {
-            cut -= 1;
-        }
-        format!("{}{end}", &whole[..cut])
+        label_of(self.is_control_plane(), &self.name)
     }
+}
+
+/// The value of the label on a host that is kept for the control plane or the deployment of this name. A name that is too long
+/// for a label keeps its beginning, and a hash tells it from others.
+pub fn label_of(is_control_plane: bool, name: &str) -> String {
+    let whole = format!("{}{name}", if is_control_plane { "cp-" } else { "md-" });
+    if whole.len() <= LABEL_BYTES {
+        return whole;
+    }
+    let end = format!("-{:016x}", fingerprint(name));
+    let mut cut = LABEL_BYTES - end.len();
+    while !whole.is_char_boundary(cut) {
+        cut -= 1;
+    }
+    format!("{}{end}", &whole[..cut])
 }
 
 impl std::fmt::Display for Owner {

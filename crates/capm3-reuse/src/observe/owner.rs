@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api_types::capi::{self, Cluster, Machine, OwnerStatus};
+use api_types::capi::{Cluster, Machine, OwnerStatus};
 use api_types::capm3::{HostSelector, Metal3Machine, Metal3MachineTemplate};
 use api_types::metal3::BareMetalHost;
 use api_types::name::is_name;
@@ -25,7 +25,7 @@ use super::{Scope, cluster};
 use crate::host::is_of_others;
 use crate::machine::is_housed;
 use crate::model::{KeptSeen, Memory};
-use crate::outline::{OfOwner, REPLICAS, cluster_of, named, rolls_out};
+use crate::outline::{OfOwner, named};
 use crate::reservation::{Kept, Owner};
 use crate::seen::{OwnerSeen, Parent, Reuse, Verdict};
 use crate::selector::{Labels, Selector};
@@ -320,18 +320,9 @@ impl Scope<'_> {
         let status: OwnerStatus =
             serde_json::from_value(live.data["status"].clone()).unwrap_or_default();
         let replicas = live.data["spec"]["replicas"].as_i64().and_then(|it| i32::try_from(it).ok());
-        let replicas = replicas.unwrap_or(REPLICAS);
-        Ok(Some(OfOwner {
-            owner: Owner { uid: live.uid().unwrap_or_default(), ..owner.clone() },
-            template: template_in(&live.data),
-            cluster: cluster_of(&live.metadata),
-            paused: capi::is_paused(&live.metadata),
-            rolls_out: rolls_out(&status, live.metadata.generation, replicas),
-            is_unwatched: true,
-            unreadable: None,
-            replicas,
-            metadata: live.metadata,
-        }))
+        let owner = Owner { uid: live.uid().unwrap_or_default(), ..owner.clone() };
+        let common = OfOwner::of(owner, &live.metadata, replicas, Some(&status));
+        Ok(Some(OfOwner { template: template_in(&live.data), is_unwatched: true, ..common }))
     }
 
     /// Machines of an owner that are not being deleted, and those among them that have no host yet or give theirs back, and may

@@ -8,7 +8,7 @@ use super::*;
 use crate::context::tests::{VERSION, no_caches, nowhere, store};
 use crate::context::{Caches, Context};
 use crate::decide::tests::{host, owner, with};
-use crate::outline::{is_halted, is_paused};
+use crate::outline::{cluster_of, is_halted, is_paused, rolls_out};
 use crate::served::Served;
 use api_types::ContractVersion;
 
