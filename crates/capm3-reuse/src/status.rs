@@ -1,11 +1,11 @@
 //! What is reported on a `Metal3Machine`, in the contract's version that it is served in.
 
+use api_types::ContractVersion;
 use api_types::capi::MachineAddress;
 use api_types::capm3::{Metal3Machine, Metal3MachineStatus};
 use api_types::condition::{self, Condition};
 use api_types::names::capi::{CONDITION_PAUSED, CONDITION_READY};
 use api_types::names::capm3::{CONDITION_ASSOCIATED, CONDITION_DATA_READY};
-use api_types::{ContractVersion, Unknown};
 use controller_kit::engine::Reason as _;
 use controller_kit::events::shorten;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -39,10 +39,37 @@ impl Said {
     pub fn no(reason: Reason, message: &str) -> Self {
         Self { holds: false, reason, message: message.to_owned() }
     }
+
+    /// In the standard format.
+    fn standard(&self, kind: &str, generation: Option<i64>, now: Timestamp) -> Condition {
+        Condition {
+            r#type: kind.to_owned(),
+            status: if self.holds { "True" } else { "False" }.to_owned(),
+            reason: Some(self.reason.as_str().to_owned()),
+            message: Some(shorten(&self.message, MESSAGE)),
+            last_transition_time: Some(Time(now)),
+            observed_generation: generation,
+            ..Condition::default()
+        }
+    }
+
+    /// In the deprecated format: a severity, and no reason for what holds, unless somebody should look at it and no other list
+    /// may say so.
+    fn deprecated(&self, kind: &str, alone: bool, now: Timestamp) -> Condition {
+        let standard = self.standard(kind, None, now);
+        let has_reason = !self.holds || (alone && self.reason.is_warning());
+        let severity = if self.reason.is_warning() { "Warning" } else { "Info" };
+        Condition {
+            reason: standard.reason.filter(|_| has_reason),
+            message: standard.message.filter(|it| has_reason && !it.is_empty()),
+            severity: (!self.holds).then(|| severity.to_owned()),
+            ..standard
+        }
+    }
 }
 
 /// What is to be reported; what is `None` or empty here stays as it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// Whether it has a host.
     pub associated: Option<Said>,
@@ -54,12 +81,10 @@ pub struct Report {
     pub paused: Option<Said>,
     /// That it is up, once and for all.
     pub provisioned: bool,
-    /// Addresses, as type and text.
-    pub addresses: Vec<(&'static str, String)>,
-    /// The secrets in use: first boot, facts, network.
-    pub secrets: [Option<String>; 3],
-    /// The `Metal3Data` with which two of them were rendered.
-    pub rendered: Option<String>,
+    /// Its addresses.
+    pub addresses: Vec<MachineAddress>,
+    /// The secrets in use, and the `Metal3Data` with which two of them were rendered: field of the status, and name.
+    pub references: Vec<(&'static str, String)>,
     /// That what was rendered was for a host that it has no more.
     pub withdrawn: bool,
 }
@@ -94,141 +119,73 @@ pub fn patch(machine: &Metal3Machine, report: &Report, now: Timestamp) -> Option
     let contract = machine.contract();
     let empty = Metal3MachineStatus::default();
     let before = machine.status.as_ref().unwrap_or(&empty);
-    let mut status = Map::new();
-
     let mut conditions = standard(before, contract).cloned().unwrap_or_default();
-    let generation = machine.metadata.generation;
-    let all = [
+    let mut old = deprecated(before, contract).cloned().unwrap_or_default();
+    // The newer list may have no place here, so what it is needed for stands in the older one.
+    let alone = standard(before, contract).is_none();
+    let (mut changed, mut old_changed) = (false, false);
+    for (kind, said) in [
         (CONDITION_READY, &report.ready),
         (CONDITION_ASSOCIATED, &report.associated),
         (CONDITION_DATA_READY, &report.data_ready),
         (CONDITION_PAUSED, &report.paused),
-    ];
-    let mut changed = false;
-    for (kind, said) in all.iter().filter_map(|(kind, said)| Some((*kind, said.as_ref()?))) {
-        changed |= put(&mut conditions, kind, said, generation, now);
-    }
-    let mut old = deprecated(before, contract).cloned().unwrap_or_default();
-    // The newer list may have no place here, so what it is needed for stands in the older one.
-    let alone = standard(before, contract).is_none();
-    let mut old_changed = false;
-    for (kind, said) in all.iter().filter_map(|(kind, said)| Some((*kind, said.as_ref()?))) {
+    ] {
+        let Some(said) = said else { continue };
+        let new = said.standard(kind, machine.metadata.generation, now);
+        changed |= replace(&mut conditions, new);
         // Paused is known to the newer contract only.
         let is_known = kind != CONDITION_PAUSED
             || (alone && said.holds)
             || condition::find(&old, kind).is_some();
-        old_changed |= is_known && put_old(&mut old, kind, said, alone, now);
+        old_changed |= is_known && replace(&mut old, said.deprecated(kind, alone, now));
     }
     // And what was told in the older one is not told again and again because the newer one was dropped.
     changed &= !alone || old_changed;
-    let (new, old) = (json!({ "conditions": conditions }), json!({ "conditions": old }));
-    let mut put = |is_new: bool, field: &str, value: Value| {
-        if is_new {
-            status.insert(field.to_owned(), value);
-        }
-    };
-    match contract {
-        ContractVersion::V1Beta2 => {
-            put(changed, "conditions", new["conditions"].clone());
-            put(old_changed, "deprecated", json!({ "v1beta1": old }));
-        }
-        ContractVersion::V1Beta1 => {
-            put(changed, "v1beta2", new);
-            put(old_changed, "conditions", old["conditions"].clone());
-        }
+    let is_up = report.provisioned && !machine.is_provisioned();
+    let addresses = &report.addresses;
+    let mut fields = vec![(
+        !addresses.is_empty() && *addresses != before.addresses,
+        "addresses",
+        json!(addresses),
+    )];
+    fields.extend(match contract {
+        ContractVersion::V1Beta2 => [
+            (changed, "conditions", json!(conditions)),
+            (old_changed, "deprecated", json!({ "v1beta1": { "conditions": old } })),
+            (is_up, "initialization", json!({ "provisioned": true })),
+        ],
+        ContractVersion::V1Beta1 => [
+            (changed, "v1beta2", json!({ "conditions": conditions })),
+            (old_changed, "conditions", json!(old)),
+            (is_up, "ready", json!(true)),
+        ],
+    });
+    for (field, name) in &report.references {
+        let is_new = reference(before, field) != Some(name);
+        let named = json!({ "name": name, "namespace": machine.metadata.namespace });
+        fields.push((is_new, *field, named));
     }
-    if report.provisioned && !machine.is_provisioned() {
-        match contract {
-            ContractVersion::V1Beta2 => {
-                status.insert("initialization".to_owned(), json!({ "provisioned": true }));
-            }
-            ContractVersion::V1Beta1 => {
-                status.insert("ready".to_owned(), json!(true));
-            }
-        }
+    for field in ["metaData", "networkData", "renderedData"] {
+        let is_old = report.withdrawn && reference(before, field).is_some();
+        fields.push((is_old, field, Value::Null));
     }
-    let addresses: Vec<MachineAddress> = report
-        .addresses
-        .iter()
-        .map(|(kind, address)| MachineAddress {
-            r#type: (*kind).to_owned(),
-            address: address.clone(),
-            other: Unknown::new(),
-        })
-        .collect();
-    if !addresses.is_empty() && addresses != before.addresses {
-        status.insert("addresses".to_owned(), json!(addresses));
-    }
-    let known = [&before.user_data, &before.meta_data, &before.network_data];
-    for ((field, name), known) in
-        ["userData", "metaData", "networkData"].iter().zip(&report.secrets).zip(known)
-    {
-        let Some(name) = name else { continue };
-        if known.as_ref().and_then(|it| it.name.as_ref()) != Some(name) {
-            let reference = json!({ "name": name, "namespace": machine.metadata.namespace });
-            status.insert((*field).to_owned(), reference);
-        }
-    }
-    if let Some(name) = &report.rendered
-        && before.rendered_data.as_ref().and_then(|it| it.name.as_ref()) != Some(name)
-    {
-        let reference = json!({ "name": name, "namespace": machine.metadata.namespace });
-        status.insert("renderedData".to_owned(), reference);
-    }
-    let rendered = [
-        ("metaData", before.meta_data.is_some()),
-        ("networkData", before.network_data.is_some()),
-        ("renderedData", before.rendered_data.is_some()),
-    ];
-    for (field, _) in rendered.iter().filter(|(_, known)| report.withdrawn && *known) {
-        status.insert((*field).to_owned(), Value::Null);
-    }
+    let fields = fields.into_iter().filter(|(is_new, ..)| *is_new);
+    let status: Map<_, _> = fields.map(|(_, field, value)| (field.to_owned(), value)).collect();
     (!status.is_empty()).then_some(Value::Object(status))
 }
 
-/// Puts a condition into a list of the standard format; whether it differed. The time moves only with the status.
-fn put(
-    conditions: &mut Vec<Condition>,
-    kind: &str,
-    said: &Said,
-    generation: Option<i64>,
-    now: Timestamp,
-) -> bool {
-    let new = Condition {
-        r#type: kind.to_owned(),
-        status: if said.holds { "True" } else { "False" }.to_owned(),
-        reason: Some(said.reason.as_str().to_owned()),
-        message: Some(shorten(&said.message, MESSAGE)),
-        last_transition_time: Some(Time(now)),
-        observed_generation: generation,
-        ..Condition::default()
+/// What a field of the status names, if it is there.
+pub fn reference<'a>(status: &'a Metal3MachineStatus, field: &str) -> Option<&'a str> {
+    let name = match field {
+        "userData" => &status.user_data.as_ref()?.name,
+        "metaData" => &status.meta_data.as_ref()?.name,
+        "networkData" => &status.network_data.as_ref()?.name,
+        _ => &status.rendered_data.as_ref()?.name,
     };
-    replace(conditions, new)
+    Some(name.as_deref().unwrap_or_default())
 }
 
-/// The same in the deprecated format: a severity, and no reason for what holds, unless somebody should look at it and no other
-/// list may say so.
-fn put_old(
-    conditions: &mut Vec<Condition>,
-    kind: &str,
-    said: &Said,
-    alone: bool,
-    now: Timestamp,
-) -> bool {
-    let has_reason = !said.holds || (alone && said.reason.is_warning());
-    let severity = if said.reason.is_warning() { "Warning" } else { "Info" };
-    let new = Condition {
-        r#type: kind.to_owned(),
-        status: if said.holds { "True" } else { "False" }.to_owned(),
-        reason: has_reason.then(|| said.reason.as_str().to_owned()),
-        message: (has_reason && !said.message.is_empty()).then(|| shorten(&said.message, MESSAGE)),
-        last_transition_time: Some(Time(now)),
-        severity: (!said.holds).then(|| severity.to_owned()),
-        ..Condition::default()
-    };
-    replace(conditions, new)
-}
-
+/// Puts a condition into a list; whether it differed. The time moves only with the status.
 fn replace(conditions: &mut Vec<Condition>, mut new: Condition) -> bool {
     let Some(old) = conditions.iter_mut().find(|it| it.r#type == new.r#type) else {
         conditions.push(new);
@@ -258,9 +215,15 @@ mod tests {
             ready: Some(Said::no(reason, "m")),
             paused: Some(Said::no(Reason::NotPaused, "")),
             provisioned: reason == Reason::Provisioned,
-            addresses: vec![("InternalIP", "10.0.0.1".to_owned())],
-            secrets: [Some("boot".to_owned()), None, None],
-            rendered: Some("facts-0".to_owned()),
+            addresses: vec![MachineAddress {
+                r#type: "InternalIP".to_owned(),
+                address: "10.0.0.1".to_owned(),
+                ..MachineAddress::default()
+            }],
+            references: vec![
+                ("userData", "boot".to_owned()),
+                ("renderedData", "facts-0".to_owned()),
+            ],
             ..Report::default()
         }
     }
@@ -349,8 +312,8 @@ mod tests {
 
     #[test]
     fn what_was_rendered_for_another_host_is_named_no_longer() {
-        let secrets = [Some("boot".to_owned()), Some("facts".to_owned()), None];
-        let told = Report { secrets, ..report(Reason::Provisioning) };
+        let mut told = report(Reason::Provisioning);
+        told.references.push(("metaData", "facts".to_owned()));
         let done = written(machine("v1beta2"), &told, at(1));
         let lost = Report { withdrawn: true, ..Report::default() };
         let told = patch(&done, &lost, at(2)).unwrap();

@@ -233,15 +233,13 @@ fn take(case: &Case<'_>, host: &BareMetalHost, mut writes: Vec<Write>) -> Option
         (None, None) => (Reason::HostClaimed, String::new()),
     };
     let message = text::host(&name) + &why;
+    let references =
+        if wants_data { Vec::new() } else { secrets(case.machine, parent, &seen.data) };
     let report = Report {
         associated: Some(Said::yes(reason, &message)),
         ready: Some(Said::no(Reason::Provisioning, text::INSTALLING)),
         paused: Some(not_paused()),
-        secrets: if wants_data {
-            Default::default()
-        } else {
-            secrets(case.machine, parent, &seen.data)
-        },
+        references,
         ..Report::default()
     };
     // That it gets a host is in its conditions; that it gets a strange one is told, whatever becomes of the report.
@@ -312,12 +310,8 @@ pub(super) fn install(
         put("image", told);
     }
     let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
-    for (field, secret) in
-        ["userData", "metaData", "networkData"].iter().zip(secrets(machine, parent, data))
-    {
-        if let Some(name) = secret {
-            put(field, json!({ "name": name, "namespace": namespace }));
-        }
+    for (field, name) in secrets(machine, parent, data) {
+        put(field, json!({ "name": name, "namespace": namespace }));
     }
     if let Some(mode) = &spec.automated_cleaning_mode {
         put("automatedCleaningMode", json!(mode));
@@ -328,23 +322,23 @@ pub(super) fn install(
     Install { fields }
 }
 
-/// The secrets of a machine: first boot, facts, network.
+/// The secrets of a machine by field: first boot, facts, network.
 pub(super) fn secrets(
     machine: &Metal3Machine,
     parent: &Machine,
     data: &Data,
-) -> [Option<String>; 3] {
+) -> Vec<(&'static str, String)> {
     let named = |reference: &Option<api_types::reference::NamedRef>| {
         reference.as_ref().and_then(|it| it.name.clone()).filter(|name| !name.is_empty())
     };
-    let boot = parent.spec.bootstrap.data_secret_name.clone();
-    let mut secrets = [boot, named(&machine.spec.meta_data), named(&machine.spec.network_data)];
-    if let Data::Rendered { meta_data, network_data, .. } = data {
-        for (secret, rendered) in secrets[1..].iter_mut().zip([meta_data, network_data]) {
-            if rendered.is_some() {
-                secret.clone_from(rendered);
-            }
-        }
-    }
-    secrets
+    let (facts, network) = match data {
+        Data::Rendered { meta_data, network_data, .. } => (meta_data.clone(), network_data.clone()),
+        _ => (None, None),
+    };
+    let all = [
+        ("userData", parent.spec.bootstrap.data_secret_name.clone()),
+        ("metaData", facts.or_else(|| named(&machine.spec.meta_data))),
+        ("networkData", network.or_else(|| named(&machine.spec.network_data))),
+    ];
+    all.into_iter().filter_map(|(field, name)| Some((field, name?))).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use api_types::capi::Machine;
+use api_types::capi::{Machine, MachineAddress};
 use api_types::capm3::Metal3Machine;
 use api_types::metal3::BareMetalHost;
 use api_types::names;
@@ -73,7 +73,7 @@ pub(super) fn serve(case: &Case<'_>) -> Option<Decision> {
     let mut ready = None;
     let mut data_ready = None;
     let mut again = None;
-    let mut in_use = <[Option<String>; 3]>::default();
+    let mut references = Vec::new();
     let is_told = host::is_told_what_to_install(host);
     let up = host.provisioning_state().is_provisioned() && is_told;
     let has_no_id = machine.spec.provider_id.as_deref().unwrap_or_default().is_empty();
@@ -82,7 +82,7 @@ pub(super) fn serve(case: &Case<'_>) -> Option<Decision> {
             data_ready = Some(rendered());
         }
         if !machine.is_provisioned() {
-            in_use = untold_secrets(seen, parent);
+            references = untold_secrets(seen, parent);
         }
         let wanted = &seen.cleaning;
         // Where that is refused nothing else is written: that the machine is up comes first, and wakes it for this.
@@ -100,7 +100,7 @@ pub(super) fn serve(case: &Case<'_>) -> Option<Decision> {
             Data::NotWanted | Data::Rendered { .. } => {
                 let install = install(machine, parent, &seen.data, host);
                 writes.push(Write::Install { host: name.clone(), install });
-                in_use = secrets(machine, parent, &seen.data);
+                references = secrets(machine, parent, &seen.data);
             }
             Data::NotAskedFor => {
                 writes.push(Write::AskForData);
@@ -120,16 +120,15 @@ pub(super) fn serve(case: &Case<'_>) -> Option<Decision> {
             _ => ready.clone(),
         };
     }
+    if let Data::Rendered { name, .. } = &seen.data {
+        references.push(("renderedData", name.clone()));
+    }
     let ready = ready.unwrap_or_else(|| readiness(machine, host, up));
     let mut report = Report {
         associated: Some(associated(seen, &name)),
         data_ready,
         paused: Some(not_paused()),
-        secrets: in_use,
-        rendered: match &seen.data {
-            Data::Rendered { name, .. } => Some(name.clone()),
-            _ => None,
-        },
+        references,
         ..Report::default()
     };
     if !machine.is_provisioned() && up {
@@ -195,16 +194,11 @@ fn rendered() -> Said {
 
 /// The secrets that the host was told and the status does not name yet. What it names stays: the machine's spec may say
 /// something else by now.
-fn untold_secrets(seen: &MachineSeen, parent: &Machine) -> [Option<String>; 3] {
+fn untold_secrets(seen: &MachineSeen, parent: &Machine) -> Vec<(&'static str, String)> {
     let told = seen.machine.status.as_ref();
-    let mut all = secrets(&seen.machine, parent, &seen.data);
-    let known = told.map(|it| [&it.user_data, &it.meta_data, &it.network_data]);
-    for (secret, known) in all.iter_mut().zip(known.into_iter().flatten()) {
-        if known.is_some() {
-            *secret = None;
-        }
-    }
-    all
+    let is_told = |field: &str| told.is_some_and(|it| status::reference(it, field).is_some());
+    let all = secrets(&seen.machine, parent, &seen.data).into_iter();
+    all.filter(|(field, _)| !is_told(field)).collect()
 }
 
 fn awaits_data(machine: &Metal3Machine) -> Said {
@@ -292,18 +286,21 @@ fn runs(host: &BareMetalHost) -> bool {
 }
 
 /// Every address of the host, and its names, each once.
-fn addresses(host: &BareMetalHost) -> Vec<(&'static str, String)> {
+fn addresses(host: &BareMetalHost) -> Vec<MachineAddress> {
     let hardware = host.status.as_ref().and_then(|status| status.hardware.as_ref());
     let Some(hardware) = hardware else { return Vec::new() };
+    let address = |kind: &str, address: &str| MachineAddress {
+        r#type: kind.to_owned(),
+        address: address.to_owned(),
+        ..MachineAddress::default()
+    };
     let mut seen = BTreeSet::new();
     let ips = hardware.nics.iter().filter_map(|nic| nic.ip.as_deref());
-    let mut all: Vec<(&'static str, String)> = ips
-        .filter(|ip| !ip.is_empty() && seen.insert(*ip))
-        .map(|ip| ("InternalIP", ip.to_owned()))
-        .collect();
+    let ips = ips.filter(|ip| !ip.is_empty() && seen.insert(*ip));
+    let mut all: Vec<_> = ips.map(|ip| address("InternalIP", ip)).collect();
     if let Some(name) = hardware.hostname.as_deref().filter(|name| !name.is_empty()) {
         all.truncate(ADDRESSES - 2);
-        all.extend([("Hostname", name.to_owned()), ("InternalDNS", name.to_owned())]);
+        all.extend([address("Hostname", name), address("InternalDNS", name)]);
     }
     all.truncate(ADDRESSES);
     all
