@@ -151,8 +151,7 @@ struct Case<'a> {
 impl<'a> Case<'a> {
     /// The machine's Machine and its Cluster; the rules before have seen to it that they are there.
     fn parents(&self) -> Option<(&'a Machine, &'a Cluster)> {
-        let Parent::Here(parent) = &self.seen.parent else { return None };
-        Some((parent, self.seen.cluster.as_ref()?))
+        Some((self.seen.parent.here()?, self.seen.cluster.as_ref()?))
     }
 
     /// The host that the machine names or gives up, or that names it.

@@ -285,14 +285,16 @@ pub struct Seen {
     pub place: Option<Place>,
     /// When the pass has to be over. Who stood still for longer, as while a process is stopped, goes by what it read before.
     pub until: Instant,
-    /// The versions that writes of this pass left.
-    pub left: Shared<BTreeMap<Key, String>>,
+    /// The versions on which writes insist: as they were observed, or as a write of this pass left them.
+    pub versions: Shared<BTreeMap<Key, String>>,
 }
 
 impl Seen {
     /// Nothing is written yet.
     pub fn of(observed: Observed, version: Option<String>, until: Instant) -> Self {
-        Self { observed, version, held_back: None, place: None, until, left: Shared::default() }
+        let versions = Shared::default();
+        versions.with(|all| *all = observed.versions());
+        Self { observed, version, held_back: None, place: None, until, versions }
     }
 }
 
@@ -353,6 +355,27 @@ pub enum Observed {
     Kept(Box<KeptSeen>),
     /// A host that was to be given back, and whose machine may be gone.
     Left(Box<LeftSeen>),
+}
+
+impl Observed {
+    /// The version of each object that may be written.
+    fn versions(&self) -> BTreeMap<Key, String> {
+        let of = |host: &BareMetalHost| {
+            Some((Key::Host(ObjectKey::of(host)), host.metadata.resource_version.clone()?))
+        };
+        match self {
+            Self::Machine(seen) => {
+                let key = Key::Machine(ObjectKey::of(&seen.machine));
+                let machine = seen.machine.metadata.resource_version.clone();
+                let chosen = seen.choice.kept.iter().chain(&seen.choice.free);
+                // The one that is named was read later than what was chosen from.
+                let hosts = chosen.filter_map(|it| of(it)).chain(seen.host.here().and_then(of));
+                hosts.chain(machine.map(|version| (key, version))).collect()
+            }
+            Self::Kept(seen) => of(&seen.host).into_iter().collect(),
+            Self::Left(seen) => of(&seen.host).into_iter().collect(),
+        }
+    }
 }
 
 /// A machine and what has to do with it.
@@ -447,9 +470,7 @@ impl MachineSeen {
     /// Whose Node is to be looked for: that of a machine that is up and for which Cluster API has not found one.
     pub fn sought(&self) -> Option<Sought<'_>> {
         let machine = &self.machine;
-        let (Parent::Here(parent), Some(cluster)) = (&self.parent, &self.cluster) else {
-            return None;
-        };
+        let (parent, cluster) = (self.parent.here()?, self.cluster.as_ref()?);
         let host = self.own_host().filter(|host| is_same(machine, host))?;
         let goes = [&machine.metadata, &parent.metadata, &cluster.metadata]
             .iter()

@@ -156,7 +156,7 @@ impl Scope<'_> {
         set_cleaning_mode(&mut seen, template.as_deref());
         let machine = seen.machine.clone();
         seen.parent = self.parent(&machine);
-        let cluster = cluster_name(&seen);
+        let cluster = cluster_name(&seen).map(str::to_owned);
         seen.cluster = if machine.metadata.deletion_timestamp.is_some() {
             // Something is about to be taken away: that no cluster was seen must not mean that it is not paused.
             self.cluster(cluster.as_deref()).await?
@@ -346,7 +346,7 @@ impl Scope<'_> {
             let why = "no control plane and no MachineDeployment owns its Machine";
             return Ok(Verdict::Nobody(why.to_owned()));
         };
-        if cluster::is_going(cluster_name(seen).as_deref(), seen.cluster.as_ref()) {
+        if cluster::is_going(cluster_name(seen), seen.cluster.as_ref()) {
             return Ok(Verdict::Nobody("its cluster is being deleted".to_owned()));
         }
         let cloned_from = template_name(&seen.machine);
@@ -354,13 +354,9 @@ impl Scope<'_> {
     }
 }
 
-fn cluster_name(seen: &MachineSeen) -> Option<String> {
-    match &seen.parent {
-        Parent::Here(parent) => Some(parent.spec.cluster_name.clone()),
-        Parent::None | Parent::Missing(_) => {
-            seen.machine.label(names::capi::CLUSTER_NAME).map(str::to_owned)
-        }
-    }
+fn cluster_name(seen: &MachineSeen) -> Option<&str> {
+    let named = seen.parent.here().map(|it| it.spec.cluster_name.as_str());
+    named.or_else(|| seen.machine.label(names::capi::CLUSTER_NAME))
 }
 
 /// What a machine names is only a word, which anybody may change; a host that names the machine is the machine's.

@@ -27,6 +27,16 @@ pub enum Parent {
     Here(Box<Machine>),
 }
 
+impl Parent {
+    /// The Machine, if it is there.
+    pub fn here(&self) -> Option<&Machine> {
+        match self {
+            Self::Here(machine) => Some(machine),
+            Self::None | Self::Missing(_) => None,
+        }
+    }
+}
+
 /// Whether the template asks for reuse.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reuse {

@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use api_types::capm3::{Metal3DataClaim, Metal3Machine};
-use api_types::metal3::BareMetalHost;
 use api_types::names;
 use api_types::names::ferrite::RESERVED_HOST_UID;
 use controller_kit::api_error::{unless_gone, unless_superseded};
@@ -24,7 +23,6 @@ use crate::model::{Claimed, Key, MachineSeen, Memory, Naming, Observed, Seen, Wr
 use crate::observe::wish;
 use crate::reason::Reason;
 use crate::reservation::{self, Owner};
-use crate::seen::{HostSeen, Parent};
 
 /// What of a refusal is told, in bytes: some repeat the whole object.
 const MESSAGE: usize = 1024;
@@ -106,13 +104,8 @@ impl<'a> Pass<'a> {
 
     /// The cluster of the machine.
     fn cluster(&self) -> &'a str {
-        match &self.seen.observed {
-            Observed::Machine(seen) => match &seen.parent {
-                Parent::Here(parent) => &parent.spec.cluster_name,
-                Parent::None | Parent::Missing(_) => "",
-            },
-            Observed::Kept(_) | Observed::Left(_) => "",
-        }
+        let parent = self.machine_seen().ok().and_then(|seen| seen.parent.here());
+        parent.map_or("", |parent| &parent.spec.cluster_name)
     }
 
     fn machine_key(&self) -> Key {
@@ -126,31 +119,7 @@ impl<'a> Pass<'a> {
 
     /// The version of an object, as observed or as our last write left it.
     fn version(&self, object: &Key) -> Option<String> {
-        let left = self.seen.left.with(|left| left.get(object).cloned());
-        left.or_else(|| self.observed_version(object))
-    }
-
-    fn observed_version(&self, object: &Key) -> Option<String> {
-        let Key::Host(ObjectKey { name, .. }) = object else {
-            return self.machine().ok()?.resource_version();
-        };
-        let of = |host: &BareMetalHost| {
-            let is_it = host.metadata.name.as_ref() == Some(name);
-            host.metadata.resource_version.clone().filter(|_| is_it)
-        };
-        match &self.seen.observed {
-            Observed::Machine(seen) => {
-                // Read later than what was chosen from.
-                let named = match &seen.host {
-                    HostSeen::Here(host) => of(host),
-                    HostSeen::None | HostSeen::Gone(_) => None,
-                };
-                let mut chosen = seen.choice.kept.iter().chain(&seen.choice.free);
-                named.or_else(|| chosen.find_map(|it| of(it)))
-            }
-            Observed::Kept(seen) => of(&seen.host),
-            Observed::Left(seen) => of(&seen.host),
-        }
+        self.seen.versions.with(|all| all.get(object).cloned())
     }
 
     /// Takes notice of the version that a write of ours left, or of that on which it was made in vain.
@@ -168,7 +137,7 @@ impl<'a> Pass<'a> {
         let is_keys_own = matches!(object, Key::Machine(_)) || self.machine().is_err();
         self.left = is_keys_own.then(|| version.clone());
         self.memory.wrote(object.clone(), &version, now);
-        self.seen.left.with(|left| left.insert(object, version));
+        self.seen.versions.with(|all| all.insert(object, version));
         Ok(())
     }
 

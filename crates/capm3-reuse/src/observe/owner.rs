@@ -69,10 +69,7 @@ impl Scope<'_> {
         if let Some(owner) = self.owner_of(machine, parent) {
             return Ok(Some(owner));
         }
-        let metadata = match parent {
-            Parent::Here(parent) => &parent.metadata,
-            Parent::None | Parent::Missing(_) => &machine.metadata,
-        };
+        let metadata = parent.here().map_or(&machine.metadata, |it| &it.metadata);
         let owners = metadata.owner_references.iter().flatten();
         if let Some(set) = owners.clone().find(|it| it.kind == "MachineSet" && is_name(&it.name)) {
             let sets = self.untyped(GROUP, "MachineSet");
@@ -111,10 +108,7 @@ impl Scope<'_> {
             return nobody("its owner is being deleted");
         }
         let named = template_in(&live.data);
-        let of_set = match parent {
-            Parent::Here(parent) => self.template_of_set(parent),
-            Parent::None | Parent::Missing(_) => None,
-        };
+        let of_set = parent.here().and_then(|it| self.template_of_set(it));
         for name in asked_in_turn(named.as_ref(), of_set, cloned_from) {
             if let Some(template) = self.live_template(&name).await? {
                 let uid = live.uid().unwrap_or_default();
