@@ -130,6 +130,17 @@ impl Class {
     }
 }
 
+/// Under what a host is found. All that is kept stands first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Mark {
+    /// It is or will be kept, by the label of its owner.
+    Kept(String),
+    /// Nothing but a label keeps it.
+    Labelled,
+    /// A machine has it.
+    Claimed(String),
+}
+
 /// A free host with its name.
 type Free = (Arc<str>, Arc<CachedHost>);
 
@@ -148,6 +159,16 @@ impl Entry {
             class => class,
         };
         Self { host, class, of_others }
+    }
+
+    fn marks(&self) -> impl Iterator<Item = Mark> {
+        let kept = self.class.label().map(|label| Mark::Kept(label.to_owned()));
+        let more = match &self.class {
+            Class::Claimed(machine, _) => Some(Mark::Claimed(machine.clone())),
+            Class::Kept(_) if self.host.spec.consumer_ref.is_none() => Some(Mark::Labelled),
+            Class::Free | Class::Kept(_) | Class::Excluded => None,
+        };
+        kept.into_iter().chain(more)
     }
 
     /// Whether it could be claimed now by whom it is free or kept for.
@@ -177,12 +198,8 @@ struct Namespace {
     free: Bag<Arc<CachedHost>>,
     /// Free hosts by label and value.
     free_with: HashMap<(String, String), Bag<Arc<CachedHost>>>,
-    /// Hosts that are or will be kept, by the label of their owner.
-    kept: HashMap<String, BTreeSet<Arc<str>>>,
-    /// Those among them that nothing but a label keeps.
-    labelled: BTreeSet<Arc<str>>,
-    /// The hosts of a machine: one, but for what others did.
-    claimed: HashMap<String, Vec<Arc<str>>>,
+    /// Hosts by what else they are found under. A machine has one, but for what others did.
+    marked: BTreeSet<(Mark, Arc<str>)>,
     holds: HashMap<Arc<str>, Hold>,
     /// First come, first served.
     waiters: BTreeMap<(Timestamp, String), Waiter>,
@@ -238,7 +255,7 @@ impl Index {
     /// The hosts whose consumer reference names this machine.
     pub fn hosts_of(&self, namespace: &str, machine: &str) -> Vec<Arc<CachedHost>> {
         let Some(space) = self.namespaces.get(namespace) else { return Vec::new() };
-        let names = space.claimed.get(machine).into_iter().flatten();
+        let names = space.marked(Mark::Claimed(machine.to_owned()));
         names.filter_map(|name| Some(space.entries.get(name)?.host.clone())).collect()
     }
 
@@ -345,8 +362,11 @@ impl Index {
     /// Hosts that are kept under a label, or all that are kept.
     pub fn kept(&self, namespace: &str, label: Option<&str>) -> Vec<String> {
         let Some(space) = self.namespaces.get(namespace) else { return Vec::new() };
-        let all = space.kept.iter().filter(|(it, _)| label.is_none_or(|label| label == **it));
-        all.flat_map(|(_, hosts)| hosts.iter().map(ToString::to_string)).collect()
+        let Some(label) = label else {
+            let all = space.marked.range(..(Mark::Labelled, Arc::<str>::from("")));
+            return all.map(|(_, host)| host.to_string()).collect();
+        };
+        space.marked(Mark::Kept(label.to_owned())).map(ToString::to_string).collect()
     }
 
     /// Hosts by class.
@@ -367,64 +387,41 @@ impl Index {
 impl Namespace {
     fn insert(&mut self, name: &str, entry: Entry) {
         let name: Arc<str> = name.into();
-        let Entry { host, class, .. } = &entry;
-        if let Some(label) = class.label() {
-            self.kept.entry(label.to_owned()).or_default().insert(name.clone());
-        }
-        match class {
-            Class::Free => {
-                self.free.insert(name.clone(), host.clone());
-                for (key, value) in host.metadata.labels.iter().flatten() {
-                    let bag = self.free_with.entry((key.clone(), value.clone())).or_default();
-                    bag.insert(name.clone(), host.clone());
-                }
+        self.marked.extend(entry.marks().map(|mark| (mark, name.clone())));
+        if entry.class == Class::Free {
+            self.free.insert(name.clone(), entry.host.clone());
+            for (key, value) in entry.host.metadata.labels.iter().flatten() {
+                let bag = self.free_with.entry((key.clone(), value.clone())).or_default();
+                bag.insert(name.clone(), entry.host.clone());
             }
-            Class::Claimed(machine, _) => {
-                self.claimed.entry(machine.clone()).or_default().push(name.clone());
-            }
-            Class::Kept(_) if host.spec.consumer_ref.is_none() => {
-                self.labelled.insert(name.clone());
-            }
-            Class::Kept(_) | Class::Excluded => {}
         }
         self.entries.insert(name, entry);
     }
 
     fn remove(&mut self, name: &str) -> Option<Class> {
-        let Entry { host, class, .. } = self.entries.remove(name)?;
-        self.labelled.remove(name);
-        if let Some(label) = class.label()
-            && let Some(all) = self.kept.get_mut(label)
-        {
-            all.remove(name);
-            if all.is_empty() {
-                self.kept.remove(label);
-            }
+        let (name, entry) = self.entries.remove_entry(name)?;
+        for mark in entry.marks() {
+            self.marked.remove(&(mark, name.clone()));
         }
-        match &class {
-            Class::Free => {
-                self.free.remove(name);
-                for (key, value) in host.metadata.labels.iter().flatten() {
-                    let pair = (key.clone(), value.clone());
-                    if let Some(bag) = self.free_with.get_mut(&pair) {
-                        bag.remove(name);
-                        if bag.is_empty() {
-                            self.free_with.remove(&pair);
-                        }
+        if entry.class == Class::Free {
+            self.free.remove(&name);
+            for (key, value) in entry.host.metadata.labels.iter().flatten() {
+                let pair = (key.clone(), value.clone());
+                if let Some(bag) = self.free_with.get_mut(&pair) {
+                    bag.remove(&name);
+                    if bag.is_empty() {
+                        self.free_with.remove(&pair);
                     }
                 }
             }
-            Class::Claimed(machine, _) => {
-                if let Some(all) = self.claimed.get_mut(machine) {
-                    all.retain(|it| **it != *name);
-                    if all.is_empty() {
-                        self.claimed.remove(machine);
-                    }
-                }
-            }
-            Class::Kept(_) | Class::Excluded => {}
         }
-        Some(class)
+        Some(entry.class)
+    }
+
+    /// The hosts that are found under this.
+    fn marked(&self, mark: Mark) -> impl Iterator<Item = &Arc<str>> {
+        let from = (mark.clone(), Arc::<str>::from(""));
+        self.marked.range(from..).take_while(move |(it, _)| *it == mark).map(|(_, name)| name)
     }
 
     fn hold(&mut self, host: Arc<str>, machine: &str, offered: bool, now: Instant) {
@@ -461,7 +458,7 @@ impl Namespace {
                     && wish.takes_name(name)
             })
         };
-        self.labelled.iter().find(would_do).map(ToString::to_string)
+        self.marked(Mark::Labelled).find(would_do).map(ToString::to_string)
     }
 
     /// A free host that would do if its name were shorter. Of several it is always the same, whoever is offered which of them

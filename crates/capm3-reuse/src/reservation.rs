@@ -64,6 +64,11 @@ impl Owner {
         self.group() == CONTROL_PLANE_GROUP
     }
 
+    /// Whether both have one name, whatever version of it a reference or the cache names.
+    pub fn is_named_as(&self, other: &Self) -> bool {
+        (self.group(), &self.kind, &self.name) == (other.group(), &other.kind, &other.name)
+    }
+
     /// Its API group.
     pub fn group(&self) -> &str {
         self.api_version.split('/').next().unwrap_or_default()
@@ -153,8 +158,7 @@ impl Kept {
     pub fn is_for(&self, owner: &Owner) -> bool {
         match self {
             Self::For(kept) => {
-                (kept.group(), &kept.kind, &kept.name) == (owner.group(), &owner.kind, &owner.name)
-                    && (kept.uid.is_empty() || kept.uid == owner.uid)
+                kept.is_named_as(owner) && (kept.uid.is_empty() || kept.uid == owner.uid)
             }
             Self::ByLabel(label) => *label == owner.label(),
         }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use api_types::metal3::CachedHost;
 
-use super::{Choice, Class, Namespace, Waiter, Wants, Wish, stands_in};
+use super::{Choice, Class, Mark, Namespace, Waiter, Wants, Wish, stands_in};
 use crate::host;
 use crate::reservation::{self, Kept, Owner};
 
@@ -68,7 +68,7 @@ impl<'a> Turn<'a> {
 
     fn is_of_owner(&self, wish: &Wish) -> bool {
         let both = self.wish.owner.as_ref().zip(wish.owner.as_ref());
-        both.is_some_and(|(one, other)| is_same(one, other))
+        both.is_some_and(|(one, other)| one.is_named_as(other))
     }
 }
 
@@ -81,7 +81,7 @@ impl Namespace {
         choice: &mut Choice,
     ) {
         let mut best: Option<&Arc<CachedHost>> = None;
-        for name in self.kept.get(&owner.label()).into_iter().flatten() {
+        for name in self.marked(Mark::Kept(owner.label())) {
             match self.prospect(name, owner, wish) {
                 Some((host, Prospect::Ready)) => {
                     if self.is_held(name, &wish.machine, now) {
@@ -153,10 +153,11 @@ impl Namespace {
     }
 
     fn coming(&self, wish: &Wish, owner: &Owner) -> Vec<&Arc<CachedHost>> {
-        let kept = self.kept.get(&owner.label()).into_iter().flatten();
-        let coming = kept.filter_map(|name| match self.prospect(name, owner, wish)? {
-            (host, Prospect::Coming) => Some(host),
-            _ => None,
+        let coming = self.marked(Mark::Kept(owner.label())).filter_map(|name| {
+            match self.prospect(name, owner, wish)? {
+                (host, Prospect::Coming) => Some(host),
+                _ => None,
+            }
         });
         coming.collect()
     }
@@ -235,9 +236,4 @@ impl Namespace {
         }
         concerned
     }
-}
-
-/// Whether it is one owner: a reference and the cache may name another version of it.
-fn is_same(one: &Owner, other: &Owner) -> bool {
-    (one.group(), &one.kind, &one.name) == (other.group(), &other.kind, &other.name)
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Class, Namespace, Waiter, Wants};
+use super::{Class, Mark, Namespace, Waiter, Wants};
 use crate::reservation::Kept;
 
 impl Namespace {
@@ -30,9 +30,9 @@ impl Namespace {
     }
 
     pub(super) fn first_for(&self, waiter: &Waiter, now: Instant) -> Option<Arc<str>> {
-        let kept = waiter.wish.owner.as_ref().and_then(|owner| self.kept.get(&owner.label()));
-        let kept = kept.into_iter().flatten();
-        if let Some(name) = kept.clone().find(|name| self.accepts(waiter, name, now)) {
+        let owner = waiter.wish.owner.iter();
+        let mut kept = owner.flat_map(|owner| self.marked(Mark::Kept(owner.label())));
+        if let Some(name) = kept.find(|name| self.accepts(waiter, name, now)) {
             return Some(name.clone());
         }
         if waiter.wants != Wants::Any {
@@ -55,7 +55,12 @@ impl Namespace {
         {
             return None;
         }
-        let machine = self.next_for(name, behind, now)?;
+        let served = self.served(now);
+        let mut waiters = self.waiters.iter().filter(|(key, _)| behind < Some(*key));
+        let next = waiters.find(|((_, machine), waiter)| {
+            !served.contains(machine.as_str()) && self.accepts(waiter, name, now)
+        });
+        let machine = next.map(|((_, machine), _)| machine.clone())?;
         self.hold(name.into(), &machine, true, now);
         Some(machine)
     }
@@ -64,19 +69,5 @@ impl Namespace {
     pub(super) fn served(&self, now: Instant) -> HashSet<&str> {
         let offers = self.holds.values().filter(|hold| hold.offered && hold.until > now);
         offers.map(|hold| hold.machine.as_str()).collect()
-    }
-
-    fn next_for(
-        &self,
-        name: &str,
-        behind: Option<&(Timestamp, String)>,
-        now: Instant,
-    ) -> Option<String> {
-        let served = self.served(now);
-        let mut waiters = self.waiters.iter().filter(|(key, _)| behind < Some(*key));
-        let next = waiters.find(|((_, machine), waiter)| {
-            !served.contains(machine.as_str()) && self.accepts(waiter, name, now)
-        });
-        next.map(|((_, machine), _)| machine.clone())
     }
 }
