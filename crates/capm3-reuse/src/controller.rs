@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::hash::Hash;
 use std::sync::Arc;
-use std::time::Duration;
 
 use api_types::capi::{Cluster, KubeadmControlPlane, Machine, MachineDeployment, MachineSet};
 use api_types::capm3::{Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate};
@@ -21,7 +20,7 @@ use kube::runtime::watcher;
 
 use crate::context::{Cache, Caches, Context};
 use crate::decide::decide;
-use crate::index::Index;
+use crate::index::{HOLD, Index};
 use crate::looks::Looks;
 use crate::metrics::Metrics;
 use crate::model::{Decision, Key, Memory, Observed, Seen, Write};
@@ -30,9 +29,6 @@ use crate::outline::Outlines;
 use crate::reason::Reason;
 use crate::settings::Policy;
 use crate::{observe, served, write};
-
-/// How often gauges are set, late offers ended and objects that cannot be decoded told.
-const TENDED_EVERY: Duration = Duration::from_secs(10);
 
 /// Works until the process is to end. The kit is the process' own, or one that a test made in its place.
 pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
@@ -129,7 +125,8 @@ where
     }
 }
 
-/// Sets gauges, ends offers that nobody came for, and tells the owners of objects that cannot be decoded.
+/// Sets gauges, ends offers that nobody came for, and tells the owners of objects that cannot be decoded, as often as offers
+/// can be late.
 async fn tend(context: &Context, broken: &[Undecodable]) -> Infallible {
     let mut complaints = Complaints::default();
     loop {
@@ -137,7 +134,7 @@ async fn tend(context: &Context, broken: &[Undecodable]) -> Infallible {
         let (counts, waiters) = context.index.with(|index| (index.counts(), index.waiters()));
         context.metrics.shown(counts, waiters);
         complaints.tell(&context.kit, broken).await;
-        tokio::time::sleep(TENDED_EVERY).await;
+        tokio::time::sleep(HOLD).await;
     }
 }
 

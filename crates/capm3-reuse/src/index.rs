@@ -20,7 +20,7 @@ mod kept;
 mod queue;
 
 /// How long a host is held back for the machine that it was offered to. Its own claim ends this earlier.
-const HOLD: Duration = Duration::from_secs(10);
+pub const HOLD: Duration = Duration::from_secs(10);
 
 /// What a machine wants.
 #[derive(Clone, Debug, Default)]

@@ -7,6 +7,7 @@ use prometheus::{
 use crate::index::Counts;
 use crate::reason::Reason;
 use controller_kit::engine::Reason as _;
+use controller_kit::metrics::register;
 
 const SECONDS: &[f64] = &[0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0, 1800.0];
 /// Reasons for which a reservation ends.
@@ -33,34 +34,36 @@ impl Metrics {
     /// Registers them, with every series from the start: a rate over one that appears late misses its first step.
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let counters = |name: &str, help: &str, label: &str| {
-            IntCounterVec::new(Opts::new(name, help), &[label])
+            register(registry, IntCounterVec::new(Opts::new(name, help), &[label])?)
         };
+        let seconds = HistogramOpts::new(
+            "ferrite_capm3_reuse_claim_seconds",
+            "Time from a machine's creation to the claim of its host",
+        );
+        let conflicts = IntCounter::new(
+            "ferrite_capm3_reuse_conflicts_total",
+            "Writes that were not made because somebody else wrote first",
+        )?;
+        let hosts = Opts::new("ferrite_capm3_reuse_hosts", "Hosts by class");
+        let waiters =
+            IntGauge::new("ferrite_capm3_reuse_waiters", "Machines that wait for a host")?;
         let metrics = Self {
             claims: counters(
                 "ferrite_capm3_reuse_claims_total",
                 "Hosts that machines got: reused ones and free ones",
                 "kind",
             )?,
-            conflicts: IntCounter::new(
-                "ferrite_capm3_reuse_conflicts_total",
-                "Writes that were not made because somebody else wrote first",
-            )?,
+            conflicts: register(registry, conflicts)?,
             dropped: counters(
                 "ferrite_capm3_reuse_reservations_dropped_total",
                 "Reservations that ended, by reason",
                 "reason",
             )?,
-            hosts: IntGaugeVec::new(
-                Opts::new("ferrite_capm3_reuse_hosts", "Hosts by class"),
-                &["class"],
-            )?,
-            waiters: IntGauge::new("ferrite_capm3_reuse_waiters", "Machines that wait for a host")?,
-            claim_seconds: Histogram::with_opts(
-                HistogramOpts::new(
-                    "ferrite_capm3_reuse_claim_seconds",
-                    "Time from a machine's creation to the claim of its host",
-                )
-                .buckets(SECONDS.to_vec()),
+            hosts: register(registry, IntGaugeVec::new(hosts, &["class"])?)?,
+            waiters: register(registry, waiters)?,
+            claim_seconds: register(
+                registry,
+                Histogram::with_opts(seconds.buckets(SECONDS.to_vec()))?,
             )?,
         };
         for kind in ["reused", "free"] {
@@ -69,12 +72,6 @@ impl Metrics {
         for reason in DROPPED {
             metrics.dropped.with_label_values(&[reason.as_str()]);
         }
-        registry.register(Box::new(metrics.claims.clone()))?;
-        registry.register(Box::new(metrics.conflicts.clone()))?;
-        registry.register(Box::new(metrics.dropped.clone()))?;
-        registry.register(Box::new(metrics.hosts.clone()))?;
-        registry.register(Box::new(metrics.waiters.clone()))?;
-        registry.register(Box::new(metrics.claim_seconds.clone()))?;
         metrics.shown(Counts::default(), 0);
         Ok(metrics)
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use controller_kit::engine::Reason as _;
+use controller_kit::engine::reasons::Kind;
 use controller_kit::reasons;
 
 /// What the operator or a process of ours does by itself takes no longer, but for installing and clearing.
@@ -69,38 +71,18 @@ reasons! {
 impl Reason {
     /// Whether a person should look at it.
     pub fn is_warning(self) -> bool {
-        matches!(
-            self,
-            Self::MachineMissing
-                | Self::ClusterMissing
-                | Self::BootstrapSecretMissing
-                | Self::SecretMissing
-                | Self::DataTemplateMissing
-                | Self::Refused
-                | Self::SelectorInvalid
-                | Self::ImageInvalid
-                | Self::ForeignNamespace
-                | Self::TemplateInvalid
-                | Self::NameTooLong
-                | Self::NoKeptHost
-                | Self::NoHostAvailable
-                | Self::DataFailed
-                | Self::HostFailed
-                | Self::HostLost
-                | Self::NodeForeign
-                | Self::NodeAmbiguous
-                | Self::NodeMissing
-                | Self::OwnerUnreadable
-                | Self::OwnerUnanswered
-        )
+        match self {
+            // Nobody but people adds hosts.
+            Self::NoKeptHost | Self::NoHostAvailable => true,
+            // A neighbour does these by itself.
+            Self::WaitingForData | Self::Releasing => false,
+            _ => self.about().kind == Kind::EndsWithin(HOUR),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use controller_kit::engine::Reason as _;
-    use controller_kit::engine::reasons::Kind;
-
     use super::*;
 
     /// What waits for hosts is counted by `ferrite_capm3_reuse_waiters`, which has an alert of its own.

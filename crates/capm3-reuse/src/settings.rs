@@ -116,33 +116,20 @@ pub fn needs(watch_filter: Option<&str>) -> Needs {
 /// kubeadm control plane and CAPM3's data, are not among them.
 pub fn needed() -> Vec<Needed> {
     let of = |crd, versions| Needed { crd, versions, field: None };
-    let field = |crd, versions, path, property, kind: &str| {
-        let schema = json!({ "type": kind });
-        Needed {
-            crd,
-            versions,
-            field: Some(Field { path, property, schema, replace: false, optional: false }),
-        }
+    let field = |crd, versions, path, property, schema| Needed {
+        field: Some(Field { path, property, schema, replace: false, optional: false }),
+        ..of(crd, versions)
     };
+    let text = || json!({ "type": "string" });
     let reuse = json!({
         "type": "boolean",
         "description": "Machines of the same owner get back the hosts that it freed.",
     });
     vec![
-        field(HOSTS, &["v1alpha1"], &["spec", "consumerRef"], "uid", "string"),
-        field(HOSTS, &["v1alpha1"], &["spec"], "automatedCleaningMode", "string"),
+        field(HOSTS, &["v1alpha1"], &["spec", "consumerRef"], "uid", text()),
+        field(HOSTS, &["v1alpha1"], &["spec"], "automatedCleaningMode", text()),
         of(MACHINES, CONTRACTS),
-        Needed {
-            crd: TEMPLATES,
-            versions: CONTRACTS,
-            field: Some(Field {
-                path: &["spec"],
-                property: "nodeReuse",
-                schema: reuse,
-                replace: false,
-                optional: false,
-            }),
-        },
+        field(TEMPLATES, CONTRACTS, &["spec"], "nodeReuse", reuse),
         of("clusters.cluster.x-k8s.io", CONTRACTS),
         of("machines.cluster.x-k8s.io", CONTRACTS),
         of("machinesets.cluster.x-k8s.io", CONTRACTS),

@@ -5,7 +5,7 @@ use api_types::metal3::{BareMetalHost, ProvisioningState};
 use controller_kit::engine::Next;
 use kube::ResourceExt as _;
 
-use super::release::{annotations, is_cleared, unwiped};
+use super::release::{annotations, given_back, is_cleared};
 use super::{RESYNC, on_host};
 use crate::model::{Decision, LeftSeen, Write};
 use crate::reason::Reason;
@@ -33,10 +33,7 @@ pub(super) fn give_back(seen: &LeftSeen) -> Option<Decision> {
         return Some(Decision::rest(Reason::Deprovisioning));
     }
     let name = host.name_any();
-    let (reason, wiped) = match &verdict {
-        Some(_) => (Reason::Reserved, ""),
-        None => (Reason::Released, unwiped(host.spec.automated_cleaning_mode.as_deref())),
-    };
+    let (reason, wiped) = given_back(host, verdict.as_ref());
     let machine = host::consumer_machine(host).unwrap_or_default();
     let text = text::given_back_for(&name, machine, verdict.as_ref(), wiped);
     let annotations = annotations(host, verdict.is_some());

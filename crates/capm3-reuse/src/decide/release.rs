@@ -96,10 +96,7 @@ pub(super) fn give_back(case: &Case<'_>) -> Option<Decision> {
         keep_for,
     };
     if cleared {
-        let (reason, wiped) = match &verdict {
-            Some(_) => (Reason::Reserved, ""),
-            None => (Reason::Released, unwiped(host.spec.automated_cleaning_mode.as_deref())),
-        };
+        let (reason, wiped) = given_back(host, verdict.as_ref());
         let events = vec![on_machine(reason, &text::given_back(&name, verdict.as_ref(), wiped))];
         let decision = let_go(seen, vec![release(verdict)]);
         return Some(Decision { reason, events, ..decision });
@@ -182,6 +179,14 @@ fn let_go(seen: &MachineSeen, mut writes: Vec<Write>) -> Decision {
     writes.extend(withdraw(seen));
     writes.push(Write::LetGo);
     Decision { writes, ..Decision::rest(Reason::LetGo) }
+}
+
+/// What is told of a host that is given back.
+pub(super) fn given_back(host: &BareMetalHost, verdict: Option<&Owner>) -> (Reason, &'static str) {
+    match verdict {
+        Some(_) => (Reason::Reserved, ""),
+        None => (Reason::Released, unwiped(host.spec.automated_cleaning_mode.as_deref())),
+    }
 }
 
 /// What is told of a host that is nobody's and whose disks still hold what was on them.

@@ -20,8 +20,6 @@ use crate::seen::{Node, NodeSeen, Sought, pace};
 
 /// A connection, or one answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// All that a look reads.
-const DEADLINE: Duration = Duration::from_secs(10);
 
 impl Scope<'_> {
     /// Looks for the Node of a machine, if that is to be done and it is its turn.
@@ -36,7 +34,8 @@ impl Scope<'_> {
                 return (NodeSeen::Later(pause.mul_f64(0.5 + backoff::random_unit())), None);
             }
         };
-        let asked = tokio::time::timeout(DEADLINE, Box::pin(self.nodes_of(&sought))).await;
+        let asked =
+            tokio::time::timeout(api_error::PATIENCE, Box::pin(self.nodes_of(&sought))).await;
         match asked.unwrap_or_else(|_| Err("there was no answer in time".to_owned())) {
             Ok((nodes, found)) => (NodeSeen::Seen(found), Some(look.answered(nodes))),
             Err(why) => (NodeSeen::Unanswered(why), None),

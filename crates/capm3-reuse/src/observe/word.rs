@@ -23,22 +23,13 @@ impl Scope<'_> {
         if !matches!(reason, Reason::OwnerGone | Reason::ReuseOff) {
             return Ok(true);
         }
-        let witnesses = match kept {
-            Kept::For(owner) => vec![(owner.clone(), self.live_owner(owner).await?)],
-            Kept::ByLabel(label) => {
-                let Some(owners) = self.labelled_so(label).await? else {
-                    return Ok(false);
-                };
-                let mut witnesses = Vec::new();
-                for owner in owners {
-                    let found = self.live_owner(&owner).await?;
-                    witnesses.push((owner, found));
-                }
-                witnesses
-            }
+        let owners = match kept {
+            Kept::For(owner) => Some(vec![owner.clone()]),
+            Kept::ByLabel(label) => self.labelled_so(label).await?,
         };
-        for (owner, found) in &witnesses {
-            let says_so = match bears_out(found, owner, reason) {
+        let Some(owners) = owners else { return Ok(false) };
+        for owner in &owners {
+            let says_so = match bears_out(&self.live_owner(owner).await?, owner, reason) {
                 Word::Yes => true,
                 Word::No => false,
                 Word::Template(name) => self.live_reuse(&name).await? == Reuse::Off,
