@@ -217,36 +217,26 @@ pub(super) fn is_cleared(host: &BareMetalHost) -> bool {
 /// Fields of the host's spec that were written for the machine. Facts and a network configuration that somebody gave the
 /// host itself stay: those of the machine are known by their names.
 fn ours(seen: &MachineSeen, host: &BareMetalHost) -> Vec<&'static str> {
-    fn name(reference: Option<&NamedRef>) -> Option<&str> {
-        reference.and_then(|it| it.name.as_deref())
-    }
-    let (spec, status) = (&seen.machine.spec, seen.machine.status.as_ref());
+    let (host, spec, status) = (&host.spec, &seen.machine.spec, seen.machine.status.as_ref());
     let (facts, network) = match &seen.data {
         Data::Rendered { meta_data, network_data, .. } => {
-            (meta_data.as_deref(), network_data.as_deref())
+            (meta_data.as_ref(), network_data.as_ref())
         }
         _ => (None, None),
     };
-    let told_facts = name(status.and_then(|it| it.meta_data.as_ref()));
-    let told_network = name(status.and_then(|it| it.network_data.as_ref()));
-    let is_its = |on_host: &Option<Box<NamedRef>>, all: [Option<&str>; 3]| {
-        name(on_host.as_deref()).is_some_and(|it| all.contains(&Some(it)))
-    };
+    let is_its =
+        |field, on_host: &Option<Box<NamedRef>>, of_machine: &Option<NamedRef>, rendered| {
+            let told = status.and_then(|it| status::reference(it, field));
+            let own = of_machine.as_ref().and_then(|it| it.name.as_ref());
+            let on_host = on_host.as_ref().and_then(|it| it.name.as_ref());
+            on_host.is_some_and(|it| [own, rendered].contains(&Some(it)) || told == Some(it))
+        };
     let all = [
-        ("image", host.spec.image.is_some()),
-        ("customDeploy", host.spec.custom_deploy.is_some()),
-        ("userData", host.spec.user_data.is_some()),
-        (
-            "metaData",
-            is_its(&host.spec.meta_data, [told_facts, facts, name(spec.meta_data.as_ref())]),
-        ),
-        (
-            "networkData",
-            is_its(
-                &host.spec.network_data,
-                [told_network, network, name(spec.network_data.as_ref())],
-            ),
-        ),
+        ("image", host.image.is_some()),
+        ("customDeploy", host.custom_deploy.is_some()),
+        ("userData", host.user_data.is_some()),
+        ("metaData", is_its("metaData", &host.meta_data, &spec.meta_data, facts)),
+        ("networkData", is_its("networkData", &host.network_data, &spec.network_data, network)),
     ];
     all.iter().filter(|(_, is_its)| *is_its).map(|(field, _)| *field).collect()
 }

@@ -14,7 +14,7 @@ use api_types::reference::ObjectRef;
 use controller_kit::api_error::unless_gone;
 use controller_kit::engine::Error;
 use controller_kit::engine::error::asked_within;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::{Api, ApiResource, DynamicObject};
@@ -49,13 +49,11 @@ impl Scope<'_> {
         let Parent::Here(parent) = parent else {
             return self.owner_by_labels(machine.metadata.labels.as_ref()?);
         };
-        let owners = parent.metadata.owner_references.iter().flatten();
-        if let Some(owner) = owners.clone().find_map(owner_in) {
+        if let Some(owner) = owner_in(&parent.metadata) {
             return Some(owner);
         }
-        let set = owners.clone().find(|it| it.kind == "MachineSet")?;
-        if let Some(set) = self.context.caches.sets.get(self.namespace, &set.name) {
-            return set.metadata.owner_references.iter().flatten().find_map(owner_in);
+        if let Some(set) = self.context.caches.sets.get(self.namespace, set_in(&parent.metadata)?) {
+            return owner_in(&set.metadata);
         }
         self.owner_by_labels(parent.metadata.labels.as_ref()?)
     }
@@ -70,12 +68,10 @@ impl Scope<'_> {
             return Ok(Some(owner));
         }
         let metadata = parent.here().map_or(&machine.metadata, |it| &it.metadata);
-        let owners = metadata.owner_references.iter().flatten();
-        if let Some(set) = owners.clone().find(|it| it.kind == "MachineSet" && is_name(&it.name)) {
+        if let Some(set) = set_in(metadata).filter(|it| is_name(it)) {
             let sets = self.untyped(GROUP, "MachineSet");
-            let found = found("get a MachineSet", sets.get(&set.name)).await?;
-            if let Some(set) = found {
-                return Ok(set.metadata.owner_references.iter().flatten().find_map(owner_in));
+            if let Some(set) = found("get a MachineSet", sets.get(set)).await? {
+                return Ok(owner_in(&set.metadata));
             }
         }
         Ok(metadata.labels.as_ref().and_then(|labels| named_by_labels(self.context.served, labels)))
@@ -186,9 +182,7 @@ impl Scope<'_> {
     }
 
     fn template_of_set(&self, parent: &Machine) -> Option<ObjectRef> {
-        let mut owners = parent.metadata.owner_references.iter().flatten();
-        let set = owners.find(|it| it.kind == "MachineSet")?;
-        let set = self.context.caches.sets.get(self.namespace, &set.name)?;
+        let set = self.context.caches.sets.get(self.namespace, set_in(&parent.metadata)?)?;
         Some(set.spec.infrastructure_ref().clone())
     }
 
@@ -351,14 +345,23 @@ fn named_by_labels(served: Served, labels: &Labels) -> Option<Owner> {
     Some(named(CONTROL_PLANE_GROUP, version, "KubeadmControlPlane", &meta(name)))
 }
 
-fn owner_in(reference: &OwnerReference) -> Option<Owner> {
-    Owner::from_reference(&ObjectRef {
-        api_version: Some(reference.api_version.clone()),
-        kind: Some(reference.kind.clone()),
-        name: Some(reference.name.clone()),
-        uid: Some(reference.uid.clone()),
-        ..ObjectRef::default()
+/// Who owns an object, if it is one that hosts are kept for.
+fn owner_in(metadata: &ObjectMeta) -> Option<Owner> {
+    metadata.owner_references.iter().flatten().find_map(|reference| {
+        Owner::from_reference(&ObjectRef {
+            api_version: Some(reference.api_version.clone()),
+            kind: Some(reference.kind.clone()),
+            name: Some(reference.name.clone()),
+            uid: Some(reference.uid.clone()),
+            ..ObjectRef::default()
+        })
     })
+}
+
+/// The machine set that owns an object.
+fn set_in(metadata: &ObjectMeta) -> Option<&str> {
+    let mut owners = metadata.owner_references.iter().flatten();
+    owners.find(|it| it.kind == "MachineSet").map(|it| it.name.as_str())
 }
 
 /// The templates that say whether a host is kept, by name: each only where those before it are not there. An owner may be
