@@ -84,6 +84,11 @@ pub fn is_told_what_to_install(host: &BareMetalHost) -> bool {
         || host.spec.custom_deploy.as_ref().is_some_and(|deploy| !deploy.method.is_empty())
 }
 
+/// Whether it is or may be still running what a machine had installed on it.
+pub fn may_run(host: &BareMetalHost) -> bool {
+    is_told_what_to_install(host) || host.provisioning_state().is_provisioned()
+}
+
 /// Whether it could be claimed now by whom it is free or kept for.
 pub fn is_ready(host: &BareMetalHost) -> bool {
     host.provisioning_state().is_available()

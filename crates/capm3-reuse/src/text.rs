@@ -1,15 +1,16 @@
 //! Every sentence that a person reads in a condition or an event. Nothing reads them but people.
 
-use api_types::capm3::HostSelector;
+use api_types::capm3::{HostSelector, Metal3Machine};
 use api_types::metal3::{BareMetalHost, ProvisioningState};
 use api_types::names;
 use api_types::names::metal3::NODE_UUID;
-use api_types::reference::ObjectRef;
 use kube::ResourceExt as _;
 
 use crate::host::{self, Exclusion};
+use crate::index::Choice;
+use crate::machine::is_same;
 use crate::reservation::Owner;
-use crate::seen::{Node, Sought};
+use crate::seen::{HostSeen, Node, Sought};
 
 pub(crate) const PAUSED: &str = "The Metal3Machine or its Cluster is paused";
 pub(crate) const UNOWNED: &str = "No Machine owns this Metal3Machine";
@@ -25,7 +26,6 @@ pub(crate) const CHECKSUM_MISSING: &str =
 pub(crate) const INSTALLED: &str = "The host is installed";
 pub(crate) const INSTALLING: &str = "The host is being installed";
 pub(crate) const RENDERED: &str = "The secrets are rendered";
-pub(crate) const NAMES_NO_HOST: &str = "This machine was up and names no host any more";
 pub(crate) const WIPED: &str =
     "; its disks are wiped before it is used again, as automatedCleaningMode is not disabled";
 pub(crate) const UNWIPED: &str = "; its disks are not wiped, as automatedCleaningMode is disabled: see to it that nobody gets what is on them";
@@ -86,11 +86,6 @@ pub(crate) fn host(name: &str) -> String {
     format!("Host {name}")
 }
 
-/// What is added to the name of a host that a machine got.
-pub(crate) fn because(why: &str) -> String {
-    format!(": {why}")
-}
-
 pub(crate) fn will_be_ready(host: &str, owner: &Owner) -> String {
     format!("Host {host} is kept for {owner} and will be ready")
 }
@@ -141,24 +136,28 @@ fn wanted_labels(selector: &HostSelector) -> String {
     equal.chain(rules).collect::<Vec<_>>().join(", ")
 }
 
-pub(crate) fn others_first(host: &str) -> String {
-    format!("; host {host} is kept for it and will be ready, but others wait before it")
+/// A host that is kept for the machine's owner and no good, or for another machine, if one is known.
+pub(crate) fn unfit(choice: &Choice) -> String {
+    match (&choice.on_its_way, &choice.unfit) {
+        (Some(host), _) => {
+            format!("; host {host} is kept for it and will be ready, but others wait before it")
+        }
+        (None, Some((host, why))) => format!("; host {host} is kept for it but {why}"),
+        (None, None) => String::new(),
+    }
 }
 
-pub(crate) fn kept_but(host: &str, why: &str) -> String {
-    format!("; host {host} is kept for it but {why}")
-}
-
-pub(crate) fn free_as_others_wait(host: &str, owner: &Owner) -> String {
-    format!("for host {host}, which is kept for {owner}, other machines wait before it")
-}
-
-pub(crate) fn free_as_none_will_do(owner: &Owner, host: &str, why: &str) -> String {
-    format!("no host that is kept for {owner} will do: host {host} {why}")
-}
-
-pub(crate) fn free_as_none_is_kept(owner: &Owner) -> String {
-    format!("none is kept for {owner}")
+/// Why a machine whose owner may have hosts kept got a free one, after the name of that.
+pub(crate) fn why_free(choice: &Choice, owner: &Owner) -> String {
+    match (&choice.on_its_way, &choice.unfit) {
+        (Some(host), _) => {
+            format!(": for host {host}, which is kept for {owner}, other machines wait before it")
+        }
+        (None, Some((host, why))) => {
+            format!(": no host that is kept for {owner} will do: host {host} {why}")
+        }
+        (None, None) => format!(": none is kept for {owner}"),
+    }
 }
 
 pub(crate) fn not_to_be_had(host: &str) -> String {
@@ -224,30 +223,28 @@ pub(crate) fn image_gone(host: &str) -> String {
     format!("Host {host} has no image any more: somebody took it away")
 }
 
-pub(crate) fn host_gone(host: &str) -> String {
-    format!("Host {host} is gone")
-}
-
-pub(crate) fn host_replaced(host: &str) -> String {
-    format!("Host {host} is gone, and the one that has its name now is another")
-}
-
-pub(crate) fn host_taken_and_runs(host: &str) -> String {
-    format!(
-        "Host {host} was taken from this machine and is nobody's, and what was installed on it still runs: take its image off, or name this machine in its consumerRef again"
-    )
-}
-
-pub(crate) fn host_taken_and_free(host: &str) -> String {
-    format!("Host {host} was taken from this machine and is free")
-}
-
-pub(crate) fn host_taken_by(host: &str, other: &ObjectRef) -> String {
-    format!(
-        "Host {host} was taken from this machine: {} {} has it",
-        other.kind.as_deref().unwrap_or_default(),
-        other.name.as_deref().unwrap_or_default()
-    )
+/// What became of the host that a machine had.
+pub(crate) fn loss(machine: &Metal3Machine, host: &HostSeen) -> String {
+    let host = match host {
+        HostSeen::None => return "This machine was up and names no host any more".to_owned(),
+        HostSeen::Gone(name) => return format!("Host {name} is gone"),
+        HostSeen::Here(host) => host,
+    };
+    let name = host.name_any();
+    if !is_same(machine, host) {
+        return format!("Host {name} is gone, and the one that has its name now is another");
+    }
+    match &host.spec.consumer_ref {
+        None if host::may_run(host) => format!(
+            "Host {name} was taken from this machine and is nobody's, and what was installed on it still runs: take its image off, or name this machine in its consumerRef again"
+        ),
+        None => format!("Host {name} was taken from this machine and is free"),
+        Some(other) => format!(
+            "Host {name} was taken from this machine: {} {} has it",
+            other.kind.as_deref().unwrap_or_default(),
+            other.name.as_deref().unwrap_or_default()
+        ),
+    }
 }
 
 pub(crate) fn node_unknown(why: &str) -> String {

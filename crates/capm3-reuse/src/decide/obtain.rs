@@ -16,7 +16,7 @@ use crate::index::Wants;
 use crate::machine::{PROVIDER_ID, is_same, provider_id, was_associated};
 use crate::model::{Claimed, Decision, Install, MachineSeen, Write};
 use crate::reason::Reason;
-use crate::reservation::{Kept, Owner, looks_claimable};
+use crate::reservation::{Kept, looks_claimable};
 use crate::seen::{Data, Reuse};
 use crate::selector::Selector;
 use crate::status::{Report, Said};
@@ -142,25 +142,9 @@ fn is_strict(case: &Case<'_>) -> bool {
     case.policy.strict_reuse && seen.reuse == Reuse::On && seen.owner.is_some()
 }
 
-/// A host that is kept for its owner and no good, or for another machine, if one is known.
+/// A host that is kept for its owner and that it cannot have, if it may have one.
 fn unfit(seen: &MachineSeen) -> String {
-    if seen.keeps_for().is_none() {
-        return String::new();
-    }
-    match (&seen.choice.on_its_way, &seen.choice.unfit) {
-        (Some(host), _) => text::others_first(host),
-        (None, Some((host, why))) => text::kept_but(host, why),
-        (None, None) => String::new(),
-    }
-}
-
-/// Why it got a free host.
-fn why_free(seen: &MachineSeen, owner: &Owner) -> String {
-    match (&seen.choice.on_its_way, &seen.choice.unfit) {
-        (Some(host), _) => text::free_as_others_wait(host, owner),
-        (None, Some((host, why))) => text::free_as_none_will_do(owner, host, why),
-        (None, None) => text::free_as_none_is_kept(owner),
-    }
+    seen.keeps_for().map_or_else(String::new, |_| text::unfit(&seen.choice))
 }
 
 fn waits(case: &Case<'_>, reason: Reason, text: &str, wants: Wants) -> Decision {
@@ -229,7 +213,7 @@ fn take(case: &Case<'_>, host: &BareMetalHost, mut writes: Vec<Write>) -> Option
     let install = (!wants_data).then(|| install(case.machine, parent, &seen.data, host));
     let (reason, why) = match (Kept::of(host), seen.keeps_for()) {
         (Some(_), _) => (Reason::HostReused, String::new()),
-        (None, Some(owner)) => (Reason::HostClaimed, text::because(&why_free(seen, owner))),
+        (None, Some(owner)) => (Reason::HostClaimed, text::why_free(&seen.choice, owner)),
         (None, None) => (Reason::HostClaimed, String::new()),
     };
     let message = text::host(&name) + &why;

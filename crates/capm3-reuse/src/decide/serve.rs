@@ -241,7 +241,7 @@ pub(super) fn lost(case: &Case<'_>) -> Option<Decision> {
             None => give_up(seen, name, case.now),
         });
     }
-    Some(told(case, Reason::HostLost, &text::lost(&loss(case))))
+    Some(told(case, Reason::HostLost, &text::lost(&text::loss(machine, &seen.host))))
 }
 
 /// Whether a host that nobody has is still told to install what the machine begins with. It would boot all the same, and with
@@ -262,27 +262,6 @@ fn take_back(host: &BareMetalHost) -> Decision {
     let name = host.name_any();
     let text = text::takes_back(&name);
     step(Write::Claim { host: name, install: None, claimed: None }, Reason::HostAdopted, &text)
-}
-
-/// What became of the host.
-fn loss(case: &Case<'_>) -> String {
-    match &case.seen.host {
-        HostSeen::None => text::NAMES_NO_HOST.to_owned(),
-        HostSeen::Gone(name) => text::host_gone(name),
-        HostSeen::Here(host) if !is_same(case.machine, host) => {
-            text::host_replaced(&host.name_any())
-        }
-        HostSeen::Here(host) => match &host.spec.consumer_ref {
-            None if runs(host) => text::host_taken_and_runs(&host.name_any()),
-            None => text::host_taken_and_free(&host.name_any()),
-            Some(other) => text::host_taken_by(&host.name_any(), other),
-        },
-    }
-}
-
-/// Whether it is or may be still running what a machine had installed on it.
-fn runs(host: &BareMetalHost) -> bool {
-    host::is_told_what_to_install(host) || host.provisioning_state().is_provisioned()
 }
 
 /// Every address of the host, and its names, each once.
