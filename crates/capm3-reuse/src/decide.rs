@@ -18,7 +18,6 @@ use api_types::capi::{self, Cluster, Machine};
 use api_types::capm3::Metal3Machine;
 use api_types::condition::Condition;
 use api_types::metal3::BareMetalHost;
-use api_types::names;
 use api_types::names::capi::CONDITION_READY;
 use api_types::names::capm3::CONDITION_ASSOCIATED;
 use controller_kit::api_error::is_unasked;
@@ -166,12 +165,6 @@ impl<'a> Case<'a> {
 
     fn is_leaving(&self) -> bool {
         self.machine.metadata.deletion_timestamp.is_some()
-    }
-
-    /// Whether the machine has its finalizer.
-    fn is_held(&self) -> bool {
-        let mut all = self.machine.metadata.finalizers.iter().flatten();
-        all.any(|it| it == names::capm3::MACHINE_FINALIZER)
     }
 }
 

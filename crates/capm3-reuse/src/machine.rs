@@ -10,6 +10,7 @@ use api_types::names::capi::CONDITION_READY;
 use api_types::names::capm3::CONDITION_ASSOCIATED;
 use api_types::time::until;
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
 
 use crate::status;
 
@@ -20,6 +21,11 @@ pub const PROVIDER_ID: usize = 512;
 pub fn was_associated(machine: &Metal3Machine) -> bool {
     machine.annotation(names::ferrite::GIVES_UP_HOST).is_none()
         && status::reported(machine, CONDITION_ASSOCIATED).is_some_and(Condition::is_true)
+}
+
+/// Whether the machine has its finalizer.
+pub fn is_held(machine: &Metal3Machine) -> bool {
+    machine.finalizers().iter().any(|it| it == names::capm3::MACHINE_FINALIZER)
 }
 
 /// Whether the machine needs no host but the one that it names: it was seen to have it, or was up and must not come up on

@@ -22,8 +22,9 @@ use crate::context::Context;
 use crate::decide::{decide, is_settled};
 use crate::host;
 use crate::index::Wish;
-use crate::machine::{created, host_name_bytes, was_associated, was_up};
+use crate::machine::{created, host_name_bytes, is_held, was_associated, was_up};
 use crate::model::{HeldBack, KeptSeen, Key, MachineSeen, Memory, Observed, Seen, Write};
+use crate::outline::owner_of_kind;
 use crate::reservation;
 use crate::seen::{Data, HostSeen, Parent, Reuse, Verdict};
 use crate::selector::Selector;
@@ -265,15 +266,10 @@ impl Scope<'_> {
 
     /// The Machine behind it.
     pub fn parent(&self, machine: &Metal3Machine) -> Parent {
-        let owners = machine.metadata.owner_references.iter().flatten();
-        let is_machine = |kind: &str, api_version: &str| {
-            kind == "Machine" && api_version.split('/').next() == Some(names::capi::GROUP)
-        };
-        let mut machines = owners.filter(|it| is_machine(&it.kind, &it.api_version));
-        let Some(reference) = machines.next() else { return Parent::None };
-        match self.context.caches.parents.get(self.namespace, &reference.name) {
+        let Some(name) = owner_of_kind(&machine.metadata, "Machine") else { return Parent::None };
+        match self.context.caches.parents.get(self.namespace, name) {
             Some(parent) => Parent::Here(Box::new((*parent).clone())),
-            None => Parent::Missing(reference.name.clone()),
+            None => Parent::Missing(name.to_owned()),
         }
     }
 
@@ -396,9 +392,8 @@ fn host_name(machine: &Metal3Machine) -> Option<String> {
 /// Whether caches are not good enough: something is taken away, or a claim is neither made nor excluded.
 fn needs_live(seen: &MachineSeen) -> bool {
     let machine = &seen.machine;
-    let finalizer = names::capm3::MACHINE_FINALIZER;
     if machine.metadata.deletion_timestamp.is_some() {
-        return machine.metadata.finalizers.iter().flatten().any(|it| it == finalizer);
+        return is_held(machine);
     }
     match &seen.host {
         HostSeen::None => false,

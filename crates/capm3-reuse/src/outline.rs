@@ -134,11 +134,14 @@ pub(crate) fn is_paused(deployment: &MachineDeployment) -> bool {
 /// The cluster that a control plane belongs to: by its label, or by whom it is owned.
 pub(crate) fn cluster_of(metadata: &ObjectMeta) -> Option<String> {
     let label = metadata.labels.as_ref().and_then(|all| all.get(names::capi::CLUSTER_NAME));
-    let is_cluster = |it: &&OwnerReference| {
-        it.kind == "Cluster" && it.api_version.split('/').next() == Some(GROUP)
-    };
-    let owner = metadata.owner_references.iter().flatten().find(is_cluster);
-    label.or(owner.map(|it| &it.name)).cloned()
+    label.map(String::as_str).or_else(|| owner_of_kind(metadata, "Cluster")).map(str::to_owned)
+}
+
+/// The object of this kind of Cluster API that owns another.
+pub(crate) fn owner_of_kind<'a>(metadata: &'a ObjectMeta, kind: &str) -> Option<&'a str> {
+    let is_it =
+        |it: &&OwnerReference| it.kind == kind && it.api_version.split('/').next() == Some(GROUP);
+    metadata.owner_references.iter().flatten().find(is_it).map(|it| it.name.as_str())
 }
 
 /// An owner of this kind.

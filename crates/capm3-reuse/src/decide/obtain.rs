@@ -13,7 +13,7 @@ use serde_json::{Map, json};
 use super::entry::{self, Lack};
 use super::{Case, RESYNC, is_known, not_paused, reported, told, with_report};
 use crate::index::Wants;
-use crate::machine::{PROVIDER_ID, is_same, provider_id, was_associated};
+use crate::machine::{PROVIDER_ID, is_held, is_same, provider_id, was_associated};
 use crate::model::{Claimed, Decision, Install, MachineSeen, Write};
 use crate::reason::Reason;
 use crate::reservation::{Kept, looks_claimable};
@@ -52,8 +52,10 @@ pub(super) fn go_on(case: &Case<'_>) -> Option<Decision> {
     let host = named(case).filter(|host| fits(case, host) && !is_better_left(case.seen, host));
     Some(match host {
         Some(host) => {
+            let is_intent = case.machine.annotation(names::ferrite::HOST_UID).is_some()
+                && is_held(case.machine);
             // Somebody else's word: a machine that is deleted just after its claim would leave the host behind.
-            let first = if is_intent(case.machine) { Vec::new() } else { vec![intend(host)] };
+            let first = if is_intent { Vec::new() } else { vec![intend(host)] };
             take(case, host, first)?
         }
         None => give_up(case.seen, name, case.now),
@@ -194,13 +196,6 @@ pub(super) fn pass_over(seen: &MachineSeen, host: &BareMetalHost) -> Write {
     Write::PassOver { host: host.name_any(), insists: !is_refused(seen, host) }
 }
 
-/// Whether the machine names its host as we write it, with the finalizer and the host's uid.
-fn is_intent(machine: &Metal3Machine) -> bool {
-    let finalizer = names::capm3::MACHINE_FINALIZER;
-    machine.annotation(names::ferrite::HOST_UID).is_some()
-        && machine.metadata.finalizers.iter().flatten().any(|it| it == finalizer)
-}
-
 fn intend(host: &BareMetalHost) -> Write {
     Write::Intend { host: host.name_any(), uid: host.metadata.uid.clone().unwrap_or_default() }
 }
@@ -275,21 +270,16 @@ pub(super) fn install(
     // A method of somebody else's gets the image as well, if there is one: without it the operator takes it from the method.
     if let Some(image) = spec.image.as_ref().filter(|it| deploy.is_none() || !it.url.is_empty()) {
         let mut told = json!({ "url": image.url });
-        if host.spec.image.is_some() {
-            // What is left beside an empty URL is of another image.
-            for field in ["checksum", "checksumType", "format"] {
-                told[field] = json!(null);
-            }
-        }
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-        if let Some(checksum) = given(&image.checksum) {
-            told["checksum"] = json!(checksum);
-        }
-        if let Some(kind) = given(&image.checksum_type) {
-            told["checksumType"] = json!(kind);
-        }
-        if let Some(format) = image.disk_format() {
-            told["format"] = json!(format);
+        for (field, value) in [
+            ("checksum", given(&image.checksum)),
+            ("checksumType", given(&image.checksum_type)),
+            ("format", image.disk_format().map(str::to_owned)),
+        ] {
+            // What is left beside an empty URL is of another image.
+            if value.is_some() || host.spec.image.is_some() {
+                told[field] = json!(value);
+            }
         }
         put("image", told);
     }

@@ -14,7 +14,7 @@ use kube::ResourceExt as _;
 
 use super::obtain::{pass_over, withdraw};
 use super::{Case, not_paused, on_machine, says, step};
-use crate::machine::{is_same, was_associated, was_up};
+use crate::machine::{is_held, is_same, was_associated, was_up};
 use crate::model::{Decision, MachineSeen, Write};
 use crate::reason::Reason;
 use crate::reservation::{self, Owner};
@@ -29,7 +29,7 @@ const KEEPS_DISKS: &str = "disabled";
 
 /// Nothing of ours holds it any more.
 pub(super) fn is_let_go(case: &Case<'_>) -> Option<Decision> {
-    (case.is_leaving() && !case.is_held()).then(|| Decision::rest(Reason::LetGo))
+    (case.is_leaving() && !is_held(case.machine)).then(|| Decision::rest(Reason::LetGo))
 }
 
 pub(super) fn look_closer(case: &Case<'_>) -> Option<Decision> {
@@ -254,12 +254,5 @@ pub(super) fn annotations(host: &BareMetalHost, is_kept: bool) -> Vec<String> {
             || (!is_kept && *key == names::ferrite::RESERVED_HOST_UID)
             || key.starts_with(names::metal3::REBOOT_FOR_REMEDIATION)
     };
-    host.metadata
-        .annotations
-        .iter()
-        .flatten()
-        .map(|(key, _)| key)
-        .filter(is_ours)
-        .cloned()
-        .collect()
+    host.annotations().keys().filter(is_ours).cloned().collect()
 }

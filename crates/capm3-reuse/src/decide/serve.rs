@@ -15,7 +15,7 @@ use super::{
     CONDITION_ASSOCIATED, Case, RESYNC, after, entry, look_closer, node, not_paused, on_machine,
     says, step, told, with_report,
 };
-use crate::machine::{is_same, provider_id, was_associated, was_up};
+use crate::machine::{is_held, is_same, provider_id, was_associated, was_up};
 use crate::model::{Decision, Install, MachineSeen, Write};
 use crate::reason::Reason;
 use crate::seen::{Data, HostSeen};
@@ -31,7 +31,7 @@ pub(super) fn adopt(case: &Case<'_>) -> Option<Decision> {
     let name = host.name_any();
     let knows = machine.host_name() == Some(&name)
         && machine.annotation(names::ferrite::GIVES_UP_HOST).is_none();
-    if case.is_held() && knows && is_same(machine, host) {
+    if is_held(machine) && knows && is_same(machine, host) {
         return None;
     }
     let uid = host.metadata.uid.clone().unwrap_or_default();

@@ -34,10 +34,7 @@ impl Scope<'_> {
         }
         let Some(datas) = &self.context.caches.data else { return Data::Unserved };
         match answer(machine, self.data_claim(machine).as_deref()) {
-            Ok(name) => {
-                let data = datas.get(self.namespace, &name);
-                rendered(machine, data.as_deref(), name)
-            }
+            Ok(name) => rendered(machine, datas.get(self.namespace, &name).as_deref(), name),
             Err(lacking) => lacking,
         }
     }
