@@ -25,7 +25,6 @@ use controller_kit::engine::{Event, Next, Reason as _, Rule};
 use controller_kit::rule_book;
 use k8s_openapi::jiff::Timestamp;
 
-pub use self::collect::is_settled;
 use crate::model::{Decision, KeptSeen, LeftSeen, MachineSeen, Observed, Write};
 use crate::reason::Reason;
 use crate::seen::Parent;
@@ -76,7 +75,8 @@ const MACHINES: [Rule<AboutMachine>; 26] = rule_book![
     obtain::names_too_long: "There would be one, but for its name. What is left is that none is free.",
 ];
 
-const KEPT: [Rule<AboutKept>; 9] = rule_book![
+/// While any of these has something to say no time counts: see [`is_settled`].
+const KEPT: [Rule<AboutKept>; 7] = rule_book![
     collect::left_to_capm3: "What CAPM3 wrote is nobody's to judge here, unless the flag says so.",
     collect::owner_is_gone: "Without an owner there is nothing else to ask.",
     collect::owner_is_unreadable: "Of an owner that cannot be read nothing below is known. Until somebody helps it rests for ever, so it is told.",
@@ -84,6 +84,9 @@ const KEPT: [Rule<AboutKept>; 9] = rule_book![
     collect::owner_is_paused: "Nothing ends during a pause.",
     collect::owner_was_moved: "An owner that was made later may have come along with the host, and keeps it then.",
     collect::owner_goes: "Who goes makes no machines any more, however many it lacks.",
+];
+
+const KEPT_AT_REST: [Rule<AboutKept>; 2] = rule_book![
     collect::is_needed: "A machine may come for it.",
     collect::awaits_end: "Nobody comes, for some time.",
 ];
@@ -97,7 +100,8 @@ const LEFT: [Rule<AboutLeft>; 4] = rule_book![
 
 /// All rules in their order, those about machines first: what they are called, and why they stand where they stand.
 pub fn rules() -> Vec<(&'static str, &'static str)> {
-    let hosts = KEPT.iter().map(Rule::shown).chain(LEFT.iter().map(Rule::shown));
+    let kept = KEPT.iter().map(Rule::shown).chain(KEPT_AT_REST.iter().map(Rule::shown));
+    let hosts = kept.chain(LEFT.iter().map(Rule::shown));
     MACHINES.iter().map(Rule::shown).chain(hosts).collect()
 }
 
@@ -110,7 +114,8 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
             seen_again(decided.unwrap_or_else(|| obtain::finds_none(&case)))
         }
         Observed::Kept(seen) => {
-            let decided = KEPT.iter().find_map(|rule| (rule.decide)(seen, policy));
+            let mut rules = KEPT.iter().chain(&KEPT_AT_REST);
+            let decided = rules.find_map(|rule| (rule.decide)(seen, policy));
             collect::unwatched(seen, decided.unwrap_or_else(|| Decision::rest(Reason::Kept)))
         }
         Observed::Left(seen) => {
@@ -118,6 +123,12 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
             decided.unwrap_or_else(|| Decision::rest(Reason::NotOurs))
         }
     }
+}
+
+/// Whether the owner of a kept host is there and needs no host more than it has, and the host could go.
+pub fn is_settled(seen: &KeptSeen, policy: &Policy) -> bool {
+    let is_at_rest = KEPT.iter().all(|rule| (rule.decide)(seen, policy).is_none());
+    is_at_rest && !collect::is_wanted(seen)
 }
 
 /// A machine that was written is looked at once more, when the cache shows it so: its own write tells nobody.

@@ -72,8 +72,8 @@ pub(super) fn owner_goes(seen: &KeptSeen, _: &Policy) -> Option<Decision> {
     is_off.then(|| free(seen, Reason::ReuseOff, text::REUSE_OFF))
 }
 
-pub(super) fn is_needed(seen: &KeptSeen, policy: &Policy) -> Option<Decision> {
-    (!is_settled(seen, policy)).then(|| Decision::rest(Reason::Kept))
+pub(super) fn is_needed(seen: &KeptSeen, _: &Policy) -> Option<Decision> {
+    is_wanted(seen).then(|| Decision::rest(Reason::Kept))
 }
 
 /// Nobody needs it: it ends after the grace period. A rollout that does not go on is no reason to keep a host for ever.
@@ -103,19 +103,10 @@ pub(super) fn unwatched(seen: &KeptSeen, decision: Decision) -> Decision {
     Decision { next, ..decision }
 }
 
-/// Whether the owner of a kept host is there and needs no host more than it has, and the host could go. The machine that is
-/// to come for it may be made only when the one before has given it back: until it is cleared no time counts.
-pub fn is_settled(seen: &KeptSeen, policy: &Policy) -> bool {
-    let is_capm3s = matches!(seen.kept, Kept::ByLabel(_)) && !policy.collect_capm3;
-    let Some(owner) = seen.owner.as_ref().filter(|_| !is_capm3s) else { return false };
-    let stays = !owner.of_others
-        && !owner.paused
-        && owner.unreadable.is_none()
-        && owner.later.is_none()
-        && !owner.cluster_deleting
-        && !owner.deleting
-        && owner.reuse != Some(false);
-    stays && has_enough(owner) && is_cleared(&seen.host)
+/// Whether a machine may come for it. The one that is to come may be made only when the one before has given it back: until it
+/// is cleared no time counts.
+pub(super) fn is_wanted(seen: &KeptSeen) -> bool {
+    !seen.owner.as_ref().is_some_and(has_enough) || !is_cleared(&seen.host)
 }
 
 /// Whether no machine of the owner that would take the host waits for one or is missing.
