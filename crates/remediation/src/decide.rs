@@ -22,7 +22,7 @@ use crate::decision::{Act, Decision, HostWrite};
 use crate::history::{Entry, History};
 use crate::model::{ClusterSeen, Observed};
 use crate::reason::Reason;
-use crate::request::{Group, Refusal, Request, Said, Standing, Strategy};
+use crate::request::{Group, Refusal, Request, Standing, Strategy};
 use crate::seen::{Host, Machine, Unmanaged};
 use crate::settings::Policy;
 use crate::text;
@@ -181,26 +181,19 @@ impl<'a> Case<'a> {
         (*self.standing != wanted).then_some(Act::Say(wanted))
     }
 
-    /// A standing on the way.
-    pub(crate) fn on_the_way(
+    /// A standing at this step of a try.
+    pub(crate) fn at_step(
         &self,
-        phase: Phase,
         step: Step,
         since: Timestamp,
         reason: Reason,
         text: &str,
     ) -> Standing {
-        Standing {
-            phase: Some(phase),
-            step: Some(step),
-            since: Some(since),
-            said: Some(Said {
-                succeeded: None,
-                reason,
-                message: text::of_try(&self.which(), text),
-            }),
-            ..self.standing.clone()
-        }
+        let is_on = matches!(step, Step::Recover | Step::Done);
+        let phase = if is_on { Phase::Waiting } else { Phase::Running };
+        let succeeded = (step == Step::Done).then_some(true);
+        let said = self.standing.saying(succeeded, reason, text::of_try(&self.which(), text));
+        Standing { phase: Some(phase), step: Some(step), since: Some(since), ..said }
     }
 
     /// The history of a host with this request's open try ended.
@@ -231,7 +224,7 @@ fn refused(case: &Case<'_>) -> Option<Decision> {
     if case.request.finalizer || ending::is_left(case) {
         return Some(ending::undo(case, refusal.reason));
     }
-    Some(ending::host_lost(case, &refusal).unwrap_or_else(|| refuse(case, refusal)))
+    Some(ending::host_lost(case, &refusal).unwrap_or_else(|| refuse(case, &refusal)))
 }
 
 /// The machine got another host while a try was under way on its old one: that one is let go before a try goes on with the
@@ -269,7 +262,7 @@ fn ready_meanwhile(case: &Case<'_>) -> Option<Decision> {
             None => return Some(Decision::look_at_node(REASON)),
             Some(ready) => ready,
         };
-    is_ready.then(|| wait(case, REASON, text::READY_MEANWHILE.to_owned()).again(ending::GRACE))
+    is_ready.then(|| wait(case, REASON, text::READY_MEANWHILE).again(ending::GRACE))
 }
 
 /// Its firmware is being changed, and a machine that loses power then may never start again. What was begun before goes on: the
@@ -279,7 +272,7 @@ fn await_servicing(case: &Case<'_>) -> Option<Decision> {
     if case.is_begun()? {
         return None;
     }
-    Some(wait(case, Reason::HostServicing, text::host(&host.name, text::SERVICING)))
+    Some(wait(case, Reason::HostServicing, &text::host(&host.name, text::SERVICING)))
 }
 
 /// External remediation goes past what a control plane's owner does to keep its quorum: a health check asks for all members that
@@ -290,37 +283,30 @@ fn await_member(case: &Case<'_>) -> Option<Decision> {
         return None;
     }
     let text = text::member_first(member);
-    Some(wait(case, Reason::MemberInTry, text).again(attempt::POLL.1))
+    Some(wait(case, Reason::MemberInTry, &text).again(attempt::POLL.1))
 }
 
-/// Nothing is done yet, and that is said.
-fn wait(case: &Case<'_>, reason: Reason, message: String) -> Decision {
+/// Nothing is done before something has passed that needs no person.
+fn wait(case: &Case<'_>, reason: Reason, message: &str) -> Decision {
+    say_why_not(case, reason, message, false)
+}
+
+/// Nothing is done before somebody corrects something.
+fn refuse(case: &Case<'_>, refusal: &Refusal) -> Decision {
+    say_why_not(case, refusal.reason, &refusal.message, true)
+}
+
+/// Says why nothing is done, and since when.
+fn say_why_not(case: &Case<'_>, reason: Reason, message: &str, warning: bool) -> Decision {
     let is_news = case.standing.said.as_ref().is_none_or(|it| it.reason != reason);
-    let said = Said { succeeded: Some(false), reason, message: message.clone() };
     let since = case.standing.since.filter(|_| !is_news).or(Some(case.now));
-    let wanted = Standing { step: None, since, said: Some(said), ..case.standing.clone() };
-    let mut decision = Decision::rest(reason);
-    decision.acts.extend(case.say(wanted));
-    decision.acts.extend(complaint(case, reason, &message));
-    if is_news { decision.note(false, reason, message) } else { decision }
-}
-
-/// Says why nothing is done.
-pub(crate) fn refuse(case: &Case<'_>, refusal: Refusal) -> Decision {
-    let Refusal { reason, message } = refusal;
-    let said = Said { succeeded: Some(false), reason, message: message.clone() };
-    let news = case.standing.said.as_ref().is_none_or(|it| it.reason != reason);
-    let since = case.standing.since.filter(|_| !news).or(Some(case.now));
     // The phase stays: it never goes back to none.
-    let wanted = Standing { step: None, since, said: Some(said), ..case.standing.clone() };
+    let said = case.standing.saying(Some(false), reason, message);
     let mut decision = Decision::rest(reason);
     // First, so that it is said there whatever becomes of the write to the Machine.
-    decision.acts.extend(case.say(wanted));
-    decision.acts.extend(complaint(case, reason, &message));
-    if news && !decision.acts.is_empty() {
-        decision = decision.note(true, reason, message);
-    }
-    decision
+    decision.acts.extend(case.say(Standing { step: None, since, ..said }));
+    decision.acts.extend(complaint(case, reason, message));
+    if is_news { decision.note(warning, reason, message) } else { decision }
 }
 
 /// What the Machine is to say of why nothing is done. Where the health check has said that the remediation is waited for, it is
@@ -356,8 +342,7 @@ pub fn refused_at_first(request: &Request, message: String) -> Option<Act> {
     if request.group != Group::Ours || !is_new || request.deleting.is_some() {
         return None;
     }
-    let said = Said { succeeded: None, reason: Reason::Refused, message };
-    Some(Act::Say(Standing { said: Some(said), ..standing.clone() }))
+    Some(Act::Say(standing.saying(None, Reason::Refused, message)))
 }
 
 /// Why this request cannot be carried out as things are.

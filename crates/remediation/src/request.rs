@@ -193,6 +193,18 @@ struct Rest {
 }
 
 impl Standing {
+    /// The same with another word.
+    #[must_use]
+    pub fn saying(
+        &self,
+        succeeded: Option<bool>,
+        reason: Reason,
+        message: impl Into<String>,
+    ) -> Self {
+        let said = Some(Said { succeeded, reason, message: message.into() });
+        Self { said, ..self.clone() }
+    }
+
     /// The annotation for what CAPM3's status has no room for.
     pub fn rest(&self) -> String {
         let rest = Rest {

@@ -110,8 +110,7 @@ pub(super) fn await_node(case: &Case<'_>) -> Option<Decision> {
     }
     if since != said_since || node::is_news(case) {
         let text = text::awaiting(&node::but(case));
-        let wanted =
-            case.on_the_way(Phase::Waiting, Step::Recover, since, Reason::Recovering, &text);
+        let wanted = case.at_step(Step::Recover, since, Reason::Recovering, &text);
         decision.acts.extend(case.say(wanted));
     }
     decision.acts.extend(labelled(case));
@@ -139,8 +138,7 @@ fn unseen(case: &Case<'_>, since: Timestamp) -> Decision {
         return decision;
     }
     let text = text::awaiting(&node::but(case));
-    let wanted = case.on_the_way(Phase::Waiting, Step::Recover, since, Reason::NodeUnseen, &text);
-    decision.act(Act::Say(wanted))
+    decision.act(Act::Say(case.at_step(Step::Recover, since, Reason::NodeUnseen, &text)))
 }
 
 /// The successor of a node that was deleted gets its labels as soon as it is there: what makes it ready may be placed by them.
@@ -164,10 +162,7 @@ fn recovered(case: &Case<'_>, host: &Host) -> Decision {
         decision = decision.act(Act::Settled);
     }
     let text = node::returned(case);
-    let mut wanted = case.on_the_way(Phase::Waiting, Step::Done, case.now, Reason::Recovered, text);
-    if let Some(said) = &mut wanted.said {
-        said.succeeded = Some(true);
-    }
+    let wanted = case.at_step(Step::Done, case.now, Reason::Recovered, text);
     decision.acts.extend(case.say(wanted));
     if case.request.finalizer && !is_owed(case) {
         decision = decision.act(Act::RemoveFinalizer);
@@ -197,14 +192,10 @@ pub(super) fn again(case: &Case<'_>, host: &Host, retries: u32, reason: Reason) 
     let standing = Standing {
         retries,
         last: Some(case.now),
-        said: Some(crate::request::Said {
-            succeeded: None,
-            reason: Reason::PowerOff,
-            message: text.clone(),
-        }),
         phase: Some(Phase::Running),
         step: Some(Step::PowerOff),
         since: Some(case.now),
+        ..case.standing.saying(None, Reason::PowerOff, &*text)
     };
     let mut decision = Decision::rest(reason);
     if !case.request.finalizer {
@@ -341,8 +332,7 @@ fn awaited(case: &Case<'_>) -> &'static str {
 }
 
 fn asked(case: &Case<'_>, since: Timestamp) -> Standing {
-    let text = awaited(case);
-    let standing = case.on_the_way(Phase::Running, Step::PowerOff, since, Reason::PowerOff, text);
+    let standing = case.at_step(Step::PowerOff, since, Reason::PowerOff, awaited(case));
     Standing { last: Some(since), ..standing }
 }
 
@@ -468,7 +458,7 @@ pub(super) fn fence(case: &Case<'_>) -> Option<Decision> {
             Some(trouble) => text::off_but(&trouble),
         };
         let since = since.unwrap_or(case.now);
-        let wanted = case.on_the_way(Phase::Running, Step::Fence, since, Reason::Fencing, &text);
+        let wanted = case.at_step(Step::Fence, since, Reason::Fencing, &text);
         decision.acts.extend(case.say(wanted));
     }
     decision.acts.extend(act);
@@ -534,8 +524,7 @@ pub(super) fn await_on(case: &Case<'_>) -> Option<Decision> {
     }
     if host.powered_on {
         let text = text::awaiting("");
-        let wanted =
-            case.on_the_way(Phase::Waiting, Step::Recover, case.now, Reason::Recovering, &text);
+        let wanted = case.at_step(Step::Recover, case.now, Reason::Recovering, &text);
         let mut decision = Decision::rest(Reason::Recovering).again(Duration::ZERO);
         decision.acts.extend(case.say(wanted));
         return Some(decision);
@@ -553,7 +542,7 @@ pub(super) fn await_on(case: &Case<'_>) -> Option<Decision> {
     }
     let fenced = entry.fenced.as_deref().unwrap_or(text::LEFT_ALONE);
     let text = released(case, entry.off.is_some(), fenced);
-    let wanted = case.on_the_way(Phase::Running, Step::PowerOn, at, Reason::PowerOn, &text);
+    let wanted = case.at_step(Step::PowerOn, at, Reason::PowerOn, &text);
     decision.acts.extend(case.say(wanted));
     Some(decision)
 }

@@ -12,7 +12,7 @@ use crate::decision::{Act, Decision, HostWrite};
 use crate::history::{Entry, History};
 use crate::model::ClusterSeen;
 use crate::reason::Reason;
-use crate::request::{Refusal, Said, Standing};
+use crate::request::{Refusal, Standing};
 use crate::seen::{Host, Machine, Node, NodeSeen, Taint, Unmanaged};
 use crate::settings::Fencing;
 use crate::text;
@@ -92,10 +92,8 @@ fn stopped(case: &Case<'_>, reason: Reason, text: &str) -> Decision {
     let open =
         matches!(standing.phase, Some(Phase::Running | Phase::Failed)) && !standing.is_over();
     let phase = if open { Some(Phase::Waiting) } else { standing.phase.clone() };
-    let succeeded = Some(reason == Reason::Recovered);
-    let said = Some(Said { succeeded, reason, message: text.to_owned() });
-    let wanted = Standing { phase, step: None, since: None, said, ..standing.clone() };
-    decision.act(Act::Say(wanted))
+    let said = standing.saying(Some(reason == Reason::Recovered), reason, text);
+    decision.act(Act::Say(Standing { phase, step: None, since: None, ..said }))
 }
 
 /// Handed over, or given up: nothing of ours stays.
@@ -181,7 +179,7 @@ pub(super) fn machine_gone(case: &Case<'_>) -> Option<Decision> {
         return Some(undo(case, reason));
     }
     let rest = || stopped(case, Reason::MachineGone, text::MACHINE_GOES);
-    Some(missing.map_or_else(rest, |it| refuse(case, it)))
+    Some(missing.map_or_else(rest, |it| refuse(case, &it)))
 }
 
 /// Which Machine is not there. A later one of its name was not asked about.
@@ -267,11 +265,7 @@ pub(super) fn success_on_host(case: &Case<'_>) -> Option<Decision> {
         last: standing.last.or(Some(last.asked)),
         step: Some(Step::Done),
         since: Some(case.now),
-        said: Some(Said {
-            succeeded: Some(true),
-            reason: Reason::Recovered,
-            message: text::REMEMBERED.to_owned(),
-        }),
+        ..standing.saying(Some(true), Reason::Recovered, text::REMEMBERED)
     };
     Some(Decision::rest(Reason::Recovered).act(Act::Say(wanted)))
 }
@@ -322,44 +316,47 @@ pub(super) fn hand_over(case: &Case<'_>, host: &Host, why: Reason) -> Decision {
         |failed| text::last_failed(&case.which(), &failed),
     );
     let Some(machine) = case.machine() else { return decision };
-    let alone = !machine.owned;
-    let mut phase = Phase::DeletingMachine;
-    if machine.deleting.is_none() && !machine.told {
-        decision = decision.act(Act::TellOwner(text.clone()));
+    let is_off = switches_off && !stays_on;
+    let off = is_off.then(|| HostWrite { offline: true, ..HostWrite::default() });
+    give_up_machine(case, machine, decision, &text, off)
+}
+
+/// The owner of a machine is told that it is given up, then its host is off, where it has one, and what becomes of the machine
+/// is said. One that nobody owns is deleted, but for a member of a control plane: whether that can be spared nobody says then.
+fn give_up_machine(
+    case: &Case<'_>,
+    machine: &Machine,
+    mut decision: Decision,
+    failed: &str,
+    off: Option<HostWrite>,
+) -> Decision {
+    let stays = machine.deleting.is_none();
+    if stays && !machine.told {
+        decision = decision.act(Act::TellOwner(failed.to_owned()));
     }
-    if switches_off && !stays_on {
-        decision = decision.host(HostWrite { offline: true, ..HostWrite::default() });
-    }
-    // Last: without its Machine nothing would lead to the host any more.
-    if machine.deleting.is_none() && alone {
-        if goes_unowned(case, machine) {
-            decision = decision.act(Act::DeleteMachine);
-        } else {
-            phase = Phase::Failed;
-        }
-    }
-    let what = match (&phase, alone) {
-        (Phase::Failed, _) => text::UNOWNED_STAYS,
-        (_, true) => text::UNOWNED_GOES,
-        (_, false) => text::OWNER_REPLACES,
+    decision.acts.extend(off.map(Act::Host));
+    let may_delete = case.policy.delete_unowned && !machine.control_plane;
+    let (phase, reason, what) = if machine.owned {
+        (Phase::DeletingMachine, Reason::Exhausted, text::OWNER_REPLACES)
+    } else if may_delete || !stays {
+        (Phase::DeletingMachine, Reason::Exhausted, text::UNOWNED_GOES)
+    } else {
+        (Phase::Failed, Reason::Failed, text::UNOWNED_STAYS)
     };
-    let message = text::handed_over(&text, what);
-    let reason = if phase == Phase::Failed { Reason::Failed } else { Reason::Exhausted };
+    if stays && !machine.owned && may_delete {
+        // Last: without its Machine nothing would lead to the host any more.
+        decision = decision.act(Act::DeleteMachine);
+    }
+    let message = text::handed_over(failed, what);
     let wanted = Standing {
         phase: Some(phase),
         // The limit may have been lowered below the count.
         retries: case.standing.retries.min(case.strategy().retries),
         step: Some(Step::Done),
         since: Some(case.now),
-        said: Some(Said { succeeded: Some(false), reason, message: message.clone() }),
-        ..case.standing.clone()
+        ..case.standing.saying(Some(false), reason, &*message)
     };
     decision.act(Act::Say(wanted)).note(true, Reason::Exhausted, message)
-}
-
-/// Whether a machine that nobody owns is deleted. Whether a member of a control plane can be spared nobody says then: it stays.
-fn goes_unowned(case: &Case<'_>, machine: &Machine) -> bool {
-    case.policy.delete_unowned && !machine.control_plane
 }
 
 /// The host is gone, or going: nobody can correct that, and a health check asks for a machine that can never come back. Its owner
@@ -373,30 +370,10 @@ pub(super) fn host_lost(case: &Case<'_>, refusal: &Refusal) -> Option<Decision> 
     let said = case.standing.said.as_ref().filter(|it| it.reason == refusal.reason)?;
     let since = case.standing.since?;
     if let Some(left) = case.left(since, case.strategy().timeout.max(LOST)) {
-        return Some(refuse(case, refusal.clone()).again(left));
+        return Some(refuse(case, refusal).again(left));
     }
-    let mut decision = Decision::rest(Reason::Exhausted);
-    if machine.deleting.is_none() && !machine.told {
-        decision = decision.act(Act::TellOwner(said.message.clone()));
-    }
-    let (phase, what) = if machine.owned {
-        (Phase::DeletingMachine, text::OWNER_REPLACES)
-    } else if goes_unowned(case, machine) {
-        decision = decision.act(Act::DeleteMachine);
-        (Phase::DeletingMachine, text::UNOWNED_GOES)
-    } else {
-        (Phase::Failed, text::UNOWNED_STAYS)
-    };
-    let message = text::handed_over(&said.message, what);
-    let reason = if phase == Phase::Failed { Reason::Failed } else { Reason::Exhausted };
-    let wanted = Standing {
-        phase: Some(phase),
-        step: Some(Step::Done),
-        since: Some(case.now),
-        said: Some(Said { succeeded: Some(false), reason, message: message.clone() }),
-        ..case.standing.clone()
-    };
-    Some(decision.act(Act::Say(wanted)).note(true, Reason::Exhausted, message))
+    let decision = Decision::rest(Reason::Exhausted);
+    Some(give_up_machine(case, machine, decision, &said.message, None))
 }
 
 /// The history of a host whose machine is given up, with the cause.
@@ -530,11 +507,12 @@ fn remember(case: &Case<'_>, decision: Decision, since: Option<Timestamp>) -> De
     if is_known && !is_old {
         return decision;
     }
-    let message = text::undoing(decision.reason.as_str());
-    let undoing = Said { succeeded: None, reason: Reason::Undoing, message };
-    let said = if is_old { Some(undoing) } else { standing.said.clone() };
-    let wanted = Standing { step: Some(Step::Undo), since, said, ..standing.clone() };
-    decision.act(Act::Say(wanted))
+    let said = if is_old {
+        standing.saying(None, Reason::Undoing, text::undoing(decision.reason.as_str()))
+    } else {
+        standing.clone()
+    };
+    decision.act(Act::Say(Standing { step: Some(Step::Undo), since, ..said }))
 }
 
 /// A node whose host is still off is not given back before the host is on, unless that takes too long. Only the end of a

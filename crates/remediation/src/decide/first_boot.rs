@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::attempt::POLL;
 use super::ending::GRACE;
-use super::{Case, complaint, node};
+use super::{Case, node, wait};
 use crate::decision::{Act, Decision};
 use crate::reason::Reason;
 use crate::request::{Said, Standing};
@@ -47,17 +47,7 @@ pub(super) fn await_first_boot(case: &Case<'_>) -> Option<Decision> {
         };
     };
     let until = since.checked_add(time).unwrap_or(since);
-    let message = text::booting(&host.name, until);
-    let wanted = Standing {
-        step: None,
-        since: Some(since),
-        said: Some(Said { succeeded: Some(false), reason: REASON, message: message.clone() }),
-        ..case.standing.clone()
-    };
-    let mut decision = rest.again(left);
-    decision.acts.extend(case.say(wanted));
-    decision.acts.extend(complaint(case, REASON, &message));
-    Some(if begun.is_none() { decision.note(false, REASON, message) } else { decision })
+    Some(wait(case, REASON, &text::booting(&host.name, until)).again(left))
 }
 
 /// Its time is over, and its node cannot be looked at: it is not known yet whether it has come up. That is said once, since
@@ -70,12 +60,8 @@ fn unseen(case: &Case<'_>, said: &Said, time: Duration) -> Option<Decision> {
         return Some(rest.again(left.min(POLL.1)));
     }
     let until = case.now.checked_add(fence).unwrap_or(case.now);
-    let message = text::boot_unseen(&node::but(case), until);
-    let wanted = Standing {
-        // As if its time had run out just now.
-        since: Some(case.now.checked_sub(time).unwrap_or(case.now)),
-        said: Some(Said { succeeded: None, reason: REASON, message }),
-        ..case.standing.clone()
-    };
-    Some(rest.act(Act::Say(wanted)).again(fence.min(POLL.0)))
+    let said = case.standing.saying(None, REASON, text::boot_unseen(&node::but(case), until));
+    // As if its time had run out just now.
+    let since = case.now.checked_sub(time).ok().or(Some(case.now));
+    Some(rest.act(Act::Say(Standing { since, ..said })).again(fence.min(POLL.0)))
 }
