@@ -176,6 +176,11 @@ impl<'a> Case<'a> {
         text::nth(self.standing.retries, self.strategy().retries)
     }
 
+    /// Without the finalizer nobody would undo what follows.
+    pub(crate) fn finalizer(&self) -> Option<Act> {
+        (!self.request.finalizer).then_some(Act::AddFinalizer)
+    }
+
     /// How far it is, unless that stands there already.
     pub(crate) fn say(&self, wanted: Standing) -> Option<Act> {
         (*self.standing != wanted).then_some(Act::Say(wanted))
@@ -237,8 +242,7 @@ fn let_old_host_go(case: &Case<'_>) -> Option<Decision> {
     }
     let reason = Reason::HostNotClaimed;
     let history = open.then(|| case.ended(stray, reason));
-    let key = stray.held.then_some(false);
-    let write = HostWrite { stray: true, key, history, ..HostWrite::default() };
+    let write = HostWrite { stray: true, history, ..HostWrite::letting_go(stray) };
     let decision = Decision::rest(reason).host(write);
     Some(decision.note(false, reason, text::strayed(&stray.name)).again(Duration::ZERO))
 }

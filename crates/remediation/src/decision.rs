@@ -7,6 +7,7 @@ use controller_kit::engine::{Event, Next, Reason as _};
 use crate::history::History;
 use crate::reason::Reason;
 use crate::request::{Backup, Standing};
+use crate::seen::Host;
 
 /// What to do, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -58,22 +59,24 @@ pub enum Act {
 
 /// A write to a host. What is empty stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-#[expect(clippy::struct_excessive_bools, reason = "so many independent parts of one write")]
 pub struct HostWrite {
     /// The host that the machine had before, not the one that it has.
     pub stray: bool,
-    /// Our key is set, or goes.
+    /// Our key is set, as the record of the try under way says, or goes.
     pub key: Option<bool>,
-    /// It is the plain key that is set.
-    pub plain: bool,
-    /// The plain key is set beside ours.
-    pub beside: bool,
     /// It is marked as unhealthy. Only we do that here, and nobody's mark is ever removed.
     pub mark: bool,
     /// It is to be off.
     pub offline: bool,
     /// Its last tries.
     pub history: Option<History>,
+}
+
+impl HostWrite {
+    /// Our key goes, where it is on the host.
+    pub(crate) fn letting_go(host: &Host) -> Self {
+        Self { key: host.held.then_some(false), ..Self::default() }
+    }
 }
 
 /// An event.

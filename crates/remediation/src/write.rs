@@ -543,13 +543,16 @@ fn host_patch(host: &BareMetalHost, version: &str, write: &HostWrite, live: &Liv
         annotations = without_keys(host, &request.uid);
     } else if write.key == Some(true) {
         let machine = live.seen.machine.as_ref().map(|it| it.uid.clone()).unwrap_or_default();
+        let known = live.seen.host.as_ref().map(|it| &it.history);
+        let entry = write.history.as_ref().or(known).and_then(|it| it.open(&request.uid));
+        let entry = entry.cloned().unwrap_or_default();
         // Hard, since a node that hangs would not listen; and whom to ask about it.
         let mut value = json!({"mode": "hard", "machine": machine});
         let own = request.key();
         // What an older try was held by would hold a plain one, too.
-        let held = if write.plain { Value::Null } else { json!(value.to_string()) };
+        let held = if entry.plain { Value::Null } else { json!(value.to_string()) };
         annotations.insert(own, held);
-        if write.plain || write.beside {
+        if entry.plain || entry.beside {
             // Anybody may set that one: whose it is, it says itself.
             value["remediation"] = json!(request.uid);
             annotations.insert(names::metal3::REBOOT.to_owned(), json!(value.to_string()));
@@ -600,6 +603,35 @@ fn now() -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decide::tests::{at, fresh};
+    use crate::history::Entry;
+
+    #[test]
+    fn the_keys_of_a_try_are_set_as_its_record_says_also_when_they_are_set_anew() {
+        let keys = |plain: bool, beside: bool, anew: bool| {
+            let entry = Entry { plain, beside, ..Entry::begin("uid", "m", 0, at(0)) };
+            let mut seen = fresh();
+            let known = &mut seen.host.as_mut().unwrap().history;
+            *known = History(vec![Entry::begin("uid", "m", 0, at(0))]);
+            let mut write = HostWrite { key: Some(true), ..HostWrite::default() };
+            if anew {
+                known.0[0] = entry;
+            } else {
+                write.history = Some(History(vec![entry]));
+            }
+            let live =
+                Live { seen, machine: None, host: None, stray: None, place: None, at: at(0) };
+            let patch = host_patch(&BareMetalHost::default(), "1", &write, &live);
+            let notes = &patch["metadata"]["annotations"];
+            let is_set = |key: &str| notes.get(key).is_some_and(Value::is_string);
+            (is_set("reboot.metal3.io/metal3-remediation-uid"), is_set(names::metal3::REBOOT))
+        };
+        for anew in [false, true] {
+            assert_eq!(keys(false, false, anew), (true, false));
+            assert_eq!(keys(false, true, anew), (true, true));
+            assert_eq!(keys(true, false, anew), (false, true));
+        }
+    }
 
     #[test]
     fn of_a_request_that_is_gone_either_key_goes_and_nobody_elses() {

@@ -198,9 +198,7 @@ pub(super) fn again(case: &Case<'_>, host: &Host, retries: u32, reason: Reason) 
         ..case.standing.saying(None, Reason::PowerOff, &*text)
     };
     let mut decision = Decision::rest(reason);
-    if !case.request.finalizer {
-        decision = decision.act(Act::AddFinalizer);
-    }
+    decision.acts.extend(case.finalizer());
     // The count first: a crash must not give a try for nothing.
     decision
         .act(Act::Say(standing))
@@ -243,7 +241,6 @@ fn hold(case: &Case<'_>, host: &Host, number: u32, older: Reason) -> HostWrite {
     entry.plain = case.policy.plain;
     // Beside a key that holds it off already the operator of Metal3 writes nothing of a host that is off.
     entry.beside = !entry.plain && !host.powered_on && host.has_room;
-    let beside = entry.beside;
     if entry.plain
         && let NodeSeen::Here(node) = &case.seen.node
     {
@@ -251,7 +248,7 @@ fn hold(case: &Case<'_>, host: &Host, number: u32, older: Reason) -> HostWrite {
         entry.kubelet = Some(node.kubelet.clone());
     }
     let history = Some(case.ended(host, older).with(entry));
-    HostWrite { key: Some(true), plain: case.policy.plain, beside, history, ..HostWrite::default() }
+    HostWrite { key: Some(true), history, ..HostWrite::default() }
 }
 
 /// CAPM3 had the host off, and has let it go or was about to: it is gone on with from there. The machine may be back already,
@@ -267,15 +264,11 @@ pub(super) fn take_over_from_capm3(case: &Case<'_>) -> Option<Decision> {
     // counts, is better than another power cycle.
     let is_on = host.powered_on && !host.held;
     entry.released = Some(if is_on { begun } else { case.now });
-    let mut acts = Vec::new();
-    if !case.request.finalizer {
-        acts.push(Act::AddFinalizer);
-    }
-    let key = host.held.then_some(false);
     let history = Some(case.ended(host, Reason::NotRecovered).with(entry));
-    acts.push(Act::Host(HostWrite { key, history, ..HostWrite::default() }));
     let text = text::of_try(&case.which(), text::LEFT_WAITING);
-    let decision = Decision { acts, ..Decision::rest(Reason::PowerOn) };
+    let mut decision = Decision::rest(Reason::PowerOn);
+    decision.acts.extend(case.finalizer());
+    decision = decision.host(HostWrite { history, ..HostWrite::letting_go(host) });
     Some(decision.note(false, Reason::PowerOn, text).again(Duration::ZERO))
 }
 
@@ -299,11 +292,9 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Decision> {
     // The next try was counted, and cut off before the host was asked. Nobody heard of the end of the one before.
     let older = host.history.open(&case.request.uid);
     let failed = older.map_or(Reason::NotRecovered, |it| how_it_failed(host, it));
-    let mut acts = vec![Act::Host(hold(case, host, number, failed))];
-    if !case.request.finalizer {
-        acts.insert(0, Act::AddFinalizer);
-    }
-    let mut decision = Decision { acts, ..Decision::rest(Reason::PowerOff) };
+    let mut decision = Decision::rest(Reason::PowerOff);
+    decision.acts.extend(case.finalizer());
+    decision = decision.host(hold(case, host, number, failed));
     let wanted = Standing { retries: number, ..asked(case, case.now) };
     decision.acts.extend(case.say(wanted));
     if let Some(older) = older {
@@ -363,9 +354,7 @@ pub(super) fn await_off(case: &Case<'_>) -> Option<Decision> {
     }
     if !host.held {
         // Somebody took our key away. It was not for them to decide.
-        let (plain, beside) = (entry.plain, entry.beside);
-        let key = HostWrite { key: Some(true), plain, beside, ..HostWrite::default() };
-        decision = decision.host(key);
+        decision = decision.host(HostWrite { key: Some(true), ..HostWrite::default() });
     }
     if host.held && host.powered_on && !entry.was_on && !entry.plain {
         // Off when we asked, by a status from before our key; on beside our key: the next "off" is news.
@@ -502,8 +491,7 @@ fn let_go(case: &Case<'_>, host: &Host, tainting: bool) -> Decision {
         }
         entry.released = Some(now);
     });
-    let key = host.held.then_some(false);
-    let write = HostWrite { key, history: Some(history), ..HostWrite::default() };
+    let write = HostWrite { history: Some(history), ..HostWrite::letting_go(host) };
     let text = released(case, is_off, &fenced);
     let decision = Decision::rest(Reason::PowerOn).host(write);
     decision.note(unread, Reason::PowerOn, text::of_try(&case.which(), &text))
@@ -519,8 +507,7 @@ pub(super) fn await_on(case: &Case<'_>) -> Option<Decision> {
     let at = entry.released?;
     if host.held {
         // Set by a process that did not know yet: the record counts.
-        let key = HostWrite { key: Some(false), ..HostWrite::default() };
-        return Some(Decision::rest(Reason::PowerOn).host(key));
+        return Some(Decision::rest(Reason::PowerOn).host(HostWrite::letting_go(host)));
     }
     if host.powered_on {
         let text = text::awaiting("");

@@ -307,8 +307,7 @@ pub(super) fn hand_over(case: &Case<'_>, host: &Host, why: Reason) -> Decision {
     // Also where it was cut off before, and the record says it otherwise or not at all.
     let history = Some(history.staying_on(uid, stays_on)).filter(|it| *it != host.history);
     if history.is_some() || host.held || !host.marked {
-        let key = host.held.then_some(false);
-        let write = HostWrite { mark: !host.marked, key, history, ..HostWrite::default() };
+        let write = HostWrite { mark: !host.marked, history, ..HostWrite::letting_go(host) };
         decision = decision.host(write);
     }
     let text = failed.map_or_else(
@@ -403,8 +402,8 @@ pub(super) fn undo(case: &Case<'_>, reason: Reason) -> Decision {
         // on nobody would know how.
         if host.held || open {
             let history = open.then(|| case.ended(host, reason));
-            let key = host.held.then_some(false);
-            decision = decision.host(HostWrite { stray, key, history, ..HostWrite::default() });
+            let write = HostWrite { stray, history, ..HostWrite::letting_go(host) };
+            decision = decision.host(write);
         }
     }
     if !decision.acts.is_empty() {
