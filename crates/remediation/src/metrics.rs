@@ -7,13 +7,11 @@ use api_types::capm3::UpstreamRemediation;
 use api_types::remediation::{Metal3Remediation, Phase};
 use api_types::time::until;
 use controller_kit::engine::Reason as _;
+use controller_kit::metrics::register;
 use k8s_openapi::jiff::Timestamp;
 use prometheus::{
     Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
-    IntGaugeVec, Registry, register_gauge_with_registry, register_histogram_vec_with_registry,
-    register_histogram_with_registry, register_int_counter_vec_with_registry,
-    register_int_counter_with_registry, register_int_gauge_vec_with_registry,
-    register_int_gauge_with_registry,
+    IntGaugeVec, Opts, Registry,
 };
 
 use crate::decision::{Act, Decision, Note};
@@ -26,6 +24,13 @@ const SECONDS: &[f64] = &[
     1.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 86400.0,
 ];
 const PHASES: [&str; 5] = ["", "running", "waiting", "deleting machine", "failed"];
+/// How a try can fail.
+const FAILURES: [Reason; 4] = [
+    Reason::PowerOffTimedOut,
+    Reason::PowerOnTimedOut,
+    Reason::NotRecovered,
+    Reason::StillUnhealthy,
+];
 /// How a remediation can end.
 const RESULTS: [(Reason, &str); 3] = [
     (Reason::Recovered, "recovered"),
@@ -52,32 +57,36 @@ pub struct Metrics {
 impl Metrics {
     /// Registers them, with every series from the start: a rate over one that appears late misses its first step.
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let histogram = |name: &str, help: &str| {
-            let opts = HistogramOpts::new(name, help).buckets(SECONDS.to_vec());
-            register_histogram_with_registry!(opts, registry)
+        let opts = |name: &str, help: &str| {
+            HistogramOpts::new(name, help).buckets(SECONDS.to_vec())
         };
-        let seconds = HistogramOpts::new(
+        let histogram = |name: &str, help: &str| {
+            register(registry, Histogram::with_opts(opts(name, help))?)
+        };
+        let counters = |name: &str, help: &str| {
+            register(registry, IntCounterVec::new(Opts::new(name, help), &["result"])?)
+        };
+        let counter = |name: &str, help: &str| register(registry, IntCounter::new(name, help)?);
+        let gauge = |name: &str, help: &str| register(registry, IntGauge::new(name, help)?);
+        let seconds = opts(
             "ferrite_remediation_duration_seconds",
             "Time from the first request to the host to the end of a remediation",
         );
+        let requests = Opts::new("ferrite_remediation_requests", "Requests by phase");
+        let oldest = Gauge::new(
+            "ferrite_remediation_oldest_try_seconds",
+            "Age of the oldest try that is under way, 0 without any",
+        );
         let metrics = Self {
-            tries: register_int_counter_vec_with_registry!(
+            tries: counters(
                 "ferrite_remediation_tries_total",
                 "Tries that ended, by how they ended",
-                &["result"],
-                registry
             )?,
-            results: register_int_counter_vec_with_registry!(
+            results: counters(
                 "ferrite_remediation_remediations_total",
                 "Remediations that ended, by how they ended",
-                &["result"],
-                registry
             )?,
-            seconds: register_histogram_vec_with_registry!(
-                seconds.buckets(SECONDS.to_vec()),
-                &["result"],
-                registry
-            )?,
+            seconds: register(registry, HistogramVec::new(seconds, &["result"])?)?,
             off: histogram(
                 "ferrite_remediation_power_off_seconds",
                 "Time from the request to the host until it was off and its node fenced",
@@ -86,46 +95,26 @@ impl Metrics {
                 "ferrite_remediation_power_on_seconds",
                 "Time from the release of the host until it was on",
             )?,
-            conflicts: register_int_counter_with_registry!(
+            conflicts: counter(
                 "ferrite_remediation_conflicts_total",
                 "Passes that began anew because somebody else wrote first",
-                registry
             )?,
-            orphans: register_int_counter_with_registry!(
+            orphans: counter(
                 "ferrite_remediation_orphans_released_total",
                 "Hosts that were held by a request which was gone, and were released",
-                registry
             )?,
-            requests: register_int_gauge_vec_with_registry!(
-                "ferrite_remediation_requests",
-                "Requests by phase",
-                &["phase"],
-                registry
-            )?,
-            oldest: register_gauge_with_registry!(
-                "ferrite_remediation_oldest_try_seconds",
-                "Age of the oldest try that is under way, 0 without any",
-                registry
-            )?,
-            clusters: register_int_gauge_with_registry!(
+            requests: register(registry, IntGaugeVec::new(requests, &["phase"])?)?,
+            oldest: register(registry, oldest?)?,
+            clusters: gauge(
                 "ferrite_remediation_workload_clients",
                 "Workload clusters that a client is open for",
-                registry
             )?,
-            unreachable: register_int_gauge_with_registry!(
+            unreachable: gauge(
                 "ferrite_remediation_workload_unreachable",
                 "Workload clusters that did not answer when they were last asked",
-                registry
             )?,
         };
-        for result in [
-            Reason::Recovered,
-            Reason::PowerOffTimedOut,
-            Reason::PowerOnTimedOut,
-            Reason::NotRecovered,
-            Reason::StillUnhealthy,
-            Reason::Exhausted,
-        ] {
+        for result in FAILURES.into_iter().chain([Reason::Recovered, Reason::Exhausted]) {
             metrics.tries.with_label_values(&[result.as_str()]);
         }
         for (_, result) in RESULTS {
@@ -165,7 +154,7 @@ impl Metrics {
         {
             self.on.observe(seconds(at, now));
         }
-        let failed = decision.notes.iter().map(|it| it.reason).find(|it| is_failure(*it));
+        let failed = decision.notes.iter().map(|it| it.reason).find(|it| FAILURES.contains(it));
         // The last try ends with its machine. One that was given up for another request was not tried for this one.
         let is_last = |it: &Note| it.warning && it.reason == Reason::Exhausted;
         let tried = history.is_some_and(|it| it.last(uid).is_some());
@@ -228,16 +217,6 @@ pub(crate) fn tally(
         }
     }
     (phases, oldest)
-}
-
-fn is_failure(reason: Reason) -> bool {
-    matches!(
-        reason,
-        Reason::PowerOffTimedOut
-            | Reason::PowerOnTimedOut
-            | Reason::NotRecovered
-            | Reason::StillUnhealthy
-    )
 }
 
 /// Seconds that passed; none if the clock went back.
