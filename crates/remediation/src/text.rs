@@ -1,4 +1,4 @@
-//! Every sentence of conditions, events and the record of a host. Of these, only [`TROUBLES`] are looked for in what was said.
+//! Every sentence of conditions, events and the record of a host. Nothing reads them.
 
 use controller_kit::engine::Error;
 use controller_kit::events::shorten;
@@ -203,26 +203,19 @@ pub fn not_ready(but: &str) -> String {
 
 // The node.
 
-/// By these a text is known to speak of a trouble already.
-pub const TROUBLES: [&str; 3] = [UNSEEN, FOREIGN, LEAVING];
-const UNSEEN: &str = "the node cannot be seen";
-const FOREIGN: &str = "the node of that name is another machine's";
-const LEAVING: &str = "the node is being deleted";
-
 /// The workload cluster cannot be asked.
 pub fn unseen(why: &str) -> String {
-    format!("{UNSEEN}: {}", shorten(why, LONGEST_CAUSE))
+    format!("the node cannot be seen: {}", shorten(why, LONGEST_CAUSE))
 }
 
 /// It has the identity of another machine's.
 pub fn foreign(id: &str) -> String {
-    format!("{FOREIGN} ({id})")
+    format!("the node of that name is another machine's ({id})")
 }
 
 /// It goes, and its successor is awaited.
-pub fn leaving() -> String {
-    format!("{LEAVING}: whoever has a finalizer on it has to let it go")
-}
+pub const LEAVING: &str =
+    "the node is being deleted: whoever has a finalizer on it has to let it go";
 
 /// A trouble after another sentence.
 pub fn but(trouble: &str) -> String {

@@ -108,11 +108,9 @@ pub(super) fn await_node(case: &Case<'_>) -> Option<Decision> {
     if let Some(history) = node::first_sight(case, host) {
         decision = decision.record(history);
     }
-    if since != said_since || node::is_news(case) {
-        let text = text::awaiting(&node::but(case));
-        let wanted = case.at_step(Step::Recover, since, Reason::Recovering, &text);
-        decision.acts.extend(case.say(wanted));
-    }
+    let text = text::awaiting(&node::but(case));
+    let wanted = case.at_step(Step::Recover, since, Reason::Recovering, &text);
+    decision.acts.extend(case.say(wanted));
     decision.acts.extend(labelled(case));
     Some(decision)
 }
@@ -441,15 +439,16 @@ pub(super) fn fence(case: &Case<'_>) -> Option<Decision> {
         Some(_) => Duration::ZERO,
     };
     let mut decision = rest.again(wait);
-    if since.is_none() || node::is_news(case) {
-        let text = match node::trouble(case) {
-            None => text::FENCING.to_owned(),
-            Some(trouble) => text::off_but(&trouble),
-        };
-        let since = since.unwrap_or(case.now);
-        let wanted = case.at_step(Step::Fence, since, Reason::Fencing, &text);
-        decision.acts.extend(case.say(wanted));
-    }
+    let step = |text: &str| {
+        case.at_step(Step::Fence, since.unwrap_or(case.now), Reason::Fencing, text)
+    };
+    let usual = step(text::FENCING);
+    decision.acts.extend(match node::trouble(case) {
+        None => case.say(usual),
+        // It is told that there is one, and not each of its words.
+        Some(_) if since.is_some() && *case.standing != usual => None,
+        Some(trouble) => Some(Act::Say(step(&text::off_but(&trouble)))),
+    });
     decision.acts.extend(act);
     Some(decision)
 }

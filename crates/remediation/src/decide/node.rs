@@ -125,7 +125,7 @@ pub(super) fn trouble(case: &Case<'_>) -> Option<String> {
             let foreign = node.foreign.as_deref().map(text::foreign);
             // Before the host is on that is what we wanted.
             let leaves = node.deleting && case.standing.awaits_node().is_some();
-            foreign.or_else(|| leaves.then(text::leaving))
+            foreign.or_else(|| leaves.then(|| text::LEAVING.to_owned()))
         }
         NodeSeen::NotAsked | NodeSeen::NoName | NodeSeen::Gone => None,
     }
@@ -134,13 +134,6 @@ pub(super) fn trouble(case: &Case<'_>) -> Option<String> {
 /// The same after another sentence.
 pub(super) fn but(case: &Case<'_>) -> String {
     trouble(case).map(|it| text::but(&it)).unwrap_or_default()
-}
-
-/// Whether something else keeps us from seeing the node than people were told: a trouble, not each of its words.
-pub(super) fn is_news(case: &Case<'_>) -> bool {
-    let kind = |said: &str| text::TROUBLES.map(|it| said.contains(it));
-    let told = case.standing.said.as_ref().map(|it| kind(&it.message)).unwrap_or_default();
-    kind(&trouble(case).unwrap_or_default()) != told
 }
 
 /// What was done about the node, in words. It may just be getting its taint.

@@ -193,7 +193,14 @@ fn recovering() -> Observed {
         seen.request.standing.phase = Some(Phase::Waiting);
         seen.request.standing.step = Some(Step::Recover);
         seen.request.standing.since = Some(at(20));
+        seen.request.standing.said = Some(awaited(0));
     })
+}
+
+/// What is said after so many retries, while the node is awaited.
+fn awaited(retries: u32) -> Said {
+    let message = format!("Try {} of 2: the host is on; the node is awaited", retries + 1);
+    Said { succeeded: None, reason: Reason::Recovering, message }
 }
 
 fn now(seen: &Observed, second: i64) -> Decision {
@@ -404,6 +411,7 @@ fn a_limit_that_was_lowered_below_the_count_ends_the_tries() {
 fn last_try() -> Observed {
     edit(recovering(), |seen| {
         seen.request.standing.retries = 1;
+        seen.request.standing.said = Some(awaited(1));
         let host = seen.host.as_mut().unwrap();
         host.history = host.history.changed("uid", |it| it.number = 1);
     })
