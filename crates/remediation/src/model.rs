@@ -40,9 +40,10 @@ pub struct RequestKey {
 impl RequestKey {
     /// For events.
     pub fn reference(&self, uid: Option<String>) -> ObjectReference {
+        let kind = self.group.resource();
         ObjectReference {
-            api_version: Some(self.group.api_version()),
-            kind: Some("Metal3Remediation".to_owned()),
+            api_version: Some(kind.api_version),
+            kind: Some(kind.kind),
             namespace: Some(self.object.namespace.clone()),
             name: Some(self.object.name.clone()),
             uid,

@@ -14,7 +14,7 @@ use api_types::remediation::{Metal3Remediation, Phase, Step, StrategyType};
 use controller_kit::engine::Reason as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
-use kube::Resource as _;
+use kube::api::ApiResource;
 use serde::{Deserialize, Serialize};
 
 use crate::reason::Reason;
@@ -38,11 +38,11 @@ pub enum Group {
 }
 
 impl Group {
-    /// Group and version.
-    pub fn api_version(self) -> String {
+    /// Its kind.
+    pub fn resource(self) -> ApiResource {
         match self {
-            Self::Ours => Metal3Remediation::api_version(&()).into_owned(),
-            Self::Upstream(version) => UpstreamRemediation::api_version(&version).into_owned(),
+            Self::Ours => ApiResource::erase::<Metal3Remediation>(&()),
+            Self::Upstream(version) => ApiResource::erase::<UpstreamRemediation>(&version),
         }
     }
 }

@@ -26,8 +26,7 @@ use controller_kit::engine::{Error, Event, Outcome, Reason as _, asked};
 use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
-use kube::core::GroupVersionKind;
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Map, Value, json};
 
@@ -89,12 +88,9 @@ pub async fn acts(context: &Context, live: &Live, decision: &Decision) -> Result
 
 /// Takes the key of a request that is gone off its host, and ends the record of its try.
 pub async fn release(context: &Context, Orphan { host, uid }: &Orphan) -> Result<Outcome, Error> {
-    let namespace = host.namespace().unwrap_or_default();
     let ended = History::of(host).ended(uid, Reason::Withdrawn, now());
-    let patch = Patch::Merge(orphan_patch(host, uid, &ended));
-    let (hosts, name) = (context.hosts(&namespace), host.name_any());
     let what = "release a BareMetalHost whose request is gone";
-    written(what, hosts.patch_metadata(&name, &PatchParams::default(), &patch)).await?;
+    patch_host(context, what, host, orphan_patch(host, uid, &ended)).await?;
     let mut outcome = Outcome::default();
     // Where it had let go of the host, all that was missing is the end of its record.
     if host.annotation(&key_of(uid)).is_some() || has_plain(host, uid) {
@@ -113,16 +109,12 @@ pub async fn untaint(context: &Context, left: &LeftBehind) -> Result<Outcome, Er
     if let Some(place) = place.as_ref().filter(|_| is_ours) {
         place.untaint(&place.object).await?;
     }
-    let namespace = host.namespace().unwrap_or_default();
     let history = History::of(host).untainted(uid);
     let patch = json!({"metadata": {
         "resourceVersion": host.metadata.resource_version,
         "annotations": {REMEDIATION_HISTORY: history.text()},
     }});
-    let (hosts, name) = (context.hosts(&namespace), host.name_any());
-    let what = "end the record of a node that was out of service";
-    written(what, hosts.patch_metadata(&name, &PatchParams::default(), &Patch::Merge(patch)))
-        .await?;
+    patch_host(context, "end the record of a node that was out of service", host, patch).await?;
     let mut outcome = Outcome::default();
     if is_ours {
         let reason = Reason::Withdrawn.as_str();
@@ -235,7 +227,7 @@ impl<'a> Pass<'a> {
             Act::AddFinalizer => {
                 let mut all = self.request().others.clone();
                 all.push(REMEDIATION_FINALIZER.to_owned());
-                self.patch_request(json!({"metadata": {"finalizers": all}})).await
+                self.patch_request(json!({"metadata": {"finalizers": all}})).await.map(drop)
             }
             Act::RemoveFinalizer => {
                 let mut metadata = json!({"finalizers": self.request().others});
@@ -243,14 +235,15 @@ impl<'a> Pass<'a> {
                     metadata["annotations"] =
                         json!({NODE_LABELS_BACKUP: null, NODE_ANNOTATIONS_BACKUP: null});
                 }
-                self.patch_request(json!({ "metadata": metadata })).await
+                self.patch_request(json!({ "metadata": metadata })).await.map(drop)
             }
             Act::BackUp(backup) => {
                 let annotations = json!({
                     NODE_LABELS_BACKUP: backup.labels,
                     NODE_ANNOTATIONS_BACKUP: backup.annotations,
                 });
-                self.patch_request(json!({"metadata": {"annotations": annotations}})).await
+                let patch = json!({"metadata": {"annotations": annotations}});
+                self.patch_request(patch).await.map(drop)
             }
             Act::Say(standing) => self.say(standing).await,
             Act::Host(write) => self.write_host(write).await,
@@ -264,16 +257,13 @@ impl<'a> Pass<'a> {
                 }
                 self.patch_machine(&changes).await
             }
-            Act::Settled => {
-                self.patch_machine(&[(CONDITION_EXTERNALLY_REMEDIATED, Change::Gone)]).await
-            }
+            Act::Settled => self.say_on_machine(Change::Gone).await,
             Act::Await => {
                 let waits = Change::False(REASON_WAITING_FOR_REMEDIATION, text::AWAITED);
-                self.patch_machine(&[(CONDITION_EXTERNALLY_REMEDIATED, waits)]).await
+                self.say_on_machine(waits).await
             }
             Act::Complain(reason, text) => {
-                let why = Change::False(reason.as_str(), text);
-                self.patch_machine(&[(CONDITION_EXTERNALLY_REMEDIATED, why)]).await
+                self.say_on_machine(Change::False(reason.as_str(), text)).await
             }
             Act::DeleteMachine => self.delete_machine().await,
             Act::Taint => {
@@ -331,38 +321,25 @@ impl<'a> Pass<'a> {
     }
 
     fn requests(&self) -> Api<DynamicObject> {
-        let request = self.request();
-        let api_version = request.group.api_version();
-        let (group, version) = api_version.split_once('/').unwrap_or_default();
-        let kind = GroupVersionKind::gvk(group, version, "Metal3Remediation");
-        let resource = ApiResource::from_gvk(&kind);
-        Api::namespaced_with(self.context.kit.client.clone(), &request.namespace, &resource)
+        let (client, request) = (self.context.kit.client.clone(), self.request());
+        Api::namespaced_with(client, &request.namespace, &request.group.resource())
     }
 
-    async fn patch_request(&mut self, mut patch: Value) -> Result<(), Error> {
+    /// Patches the request, or its status, in the version that was read or that our last act left. Gives what it is then.
+    async fn patch_request(&mut self, mut patch: Value) -> Result<ObjectMeta, Error> {
         patch["metadata"]["resourceVersion"] = json!(self.version());
-        let (api, params) = (self.requests(), PatchParams::default());
-        let name = self.request().name.clone();
+        let (api, name, params) = (self.requests(), &self.request().name, PatchParams::default());
+        let is_status = patch.get("status").is_some();
         let patch = Patch::Merge(patch);
-        let request = api.patch_metadata(&name, &params, &patch);
-        let written = written("patch the Metal3Remediation", request).await?;
-        self.version = written.resource_version();
-        Ok(())
-    }
-
-    async fn patch_request_status(&mut self, status: Value) -> Result<(), Error> {
-        let metadata = json!({"resourceVersion": self.version()});
-        let patch = Patch::Merge(json!({"metadata": metadata, "status": status}));
-        let (api, params) = (self.requests(), PatchParams::default());
-        let name = self.request().name.clone();
-        let request = api.patch_status(&name, &params, &patch);
-        let written = written("patch the status of the Metal3Remediation", request).await?;
-        self.version = written.resource_version();
-        if self.request().group != Group::Ours {
-            let begun = self.live.seen.last().map(|it| it.asked);
-            self.writers = begun.and_then(|begun| writers(&written.metadata, begun));
-        }
-        Ok(())
+        let metadata = if is_status {
+            let request = api.patch_status(name, &params, &patch);
+            written("patch the status of the Metal3Remediation", request).await?.metadata
+        } else {
+            let request = api.patch_metadata(name, &params, &patch);
+            written("patch the Metal3Remediation", request).await?.metadata
+        };
+        self.version.clone_from(&metadata.resource_version);
+        Ok(metadata)
     }
 
     async fn say(&mut self, standing: &Standing) -> Result<(), Error> {
@@ -378,7 +355,7 @@ impl<'a> Pass<'a> {
                 "observedGeneration": self.request().generation,
                 "conditions": condition(self.request(), standing),
             });
-            return self.patch_request_status(status).await;
+            return self.patch_request(json!({ "status": status })).await.map(drop);
         }
         // The status first: the annotation is what says that all of it was written.
         let old = &self.request().standing;
@@ -389,10 +366,12 @@ impl<'a> Pass<'a> {
                 "retryCount": (standing.retries > 0).then_some(standing.retries),
                 "lastRemediated": last,
             });
-            self.patch_request_status(status).await?;
+            let written = self.patch_request(json!({ "status": status })).await?;
+            let begun = self.live.seen.last().map(|it| it.asked);
+            self.writers = begun.and_then(|begun| writers(&written, begun));
         }
         let annotations = json!({REMEDIATION_STANDING: standing.rest()});
-        self.patch_request(json!({"metadata": {"annotations": annotations}})).await
+        self.patch_request(json!({"metadata": {"annotations": annotations}})).await.map(drop)
     }
 
     async fn write_host(&mut self, write: &HostWrite) -> Result<(), Error> {
@@ -405,12 +384,14 @@ impl<'a> Pass<'a> {
         let read = host.metadata.resource_version.as_deref();
         // A host that was not read has no version to insist on.
         let Some(version) = left.as_deref().or(read) else { return Err(Error::Superseded) };
-        let patch = Patch::Merge(host_patch(host, version, write, self.live));
-        let hosts = self.context.hosts(&self.live.seen.request.namespace);
-        let (name, params) = (host.name_any(), PatchParams::default());
-        let request = hosts.patch_metadata(&name, &params, &patch);
-        *left = written("patch the BareMetalHost", request).await?.resource_version();
+        let patch = host_patch(host, version, write, self.live);
+        *left = patch_host(self.context, "patch the BareMetalHost", host, patch).await?;
         Ok(())
+    }
+
+    /// What the Machine says of its external remediation.
+    async fn say_on_machine(&mut self, change: Change<'_>) -> Result<(), Error> {
+        self.patch_machine(&[(CONDITION_EXTERNALLY_REMEDIATED, change)]).await
     }
 
     async fn patch_machine(&mut self, changes: &[(&str, Change<'_>)]) -> Result<(), Error> {
@@ -534,6 +515,19 @@ fn condition(request: &Request, standing: &Standing) -> Value {
         "lastTransitionTime": since.to_string(),
         "observedGeneration": request.generation,
     }])
+}
+
+/// Patches a host in the version that the patch names. Gives the version after that.
+async fn patch_host(
+    context: &Context,
+    what: &'static str,
+    host: &BareMetalHost,
+    patch: Value,
+) -> Result<Option<String>, Error> {
+    let hosts = context.hosts(&host.namespace().unwrap_or_default());
+    let (name, params, patch) = (host.name_any(), PatchParams::default(), Patch::Merge(patch));
+    let request = hosts.patch_metadata(&name, &params, &patch);
+    Ok(written(what, request).await?.resource_version())
 }
 
 fn host_patch(host: &BareMetalHost, version: &str, write: &HostWrite, live: &Live) -> Value {
