@@ -178,9 +178,18 @@ impl History {
     /// The same with the open try of a request changed.
     #[must_use]
     pub fn changed(&self, remediation: &str, change: impl FnOnce(&mut Entry)) -> Self {
+        self.edited(|it| it.remediation == remediation && it.ended.is_none(), change)
+    }
+
+    /// The same with the last try of a request changed, whether it has ended or not.
+    #[must_use]
+    pub fn with_last(&self, remediation: &str, change: impl FnOnce(&mut Entry)) -> Self {
+        self.edited(|it| it.remediation == remediation, change)
+    }
+
+    fn edited(&self, is_it: impl Fn(&Entry) -> bool, change: impl FnOnce(&mut Entry)) -> Self {
         let mut all = self.clone();
-        let open = |it: &&mut Entry| it.remediation == remediation && it.ended.is_none();
-        if let Some(entry) = all.0.iter_mut().rev().find(open) {
+        if let Some(entry) = all.0.iter_mut().rev().find(|it| is_it(it)) {
             change(entry);
         }
         all
@@ -210,26 +219,6 @@ impl History {
             if entry.tainted.take().is_some() {
                 entry.left = None;
             }
-        }
-        all
-    }
-
-    /// The same with why the machine was given up said in the last try of a request.
-    #[must_use]
-    pub fn because(&self, remediation: &str, cause: &str) -> Self {
-        self.with_last(remediation, |it| it.cause = Some(cause.to_owned()))
-    }
-
-    /// The same with whether the host is left on said in the last try of a request.
-    #[must_use]
-    pub fn staying_on(&self, remediation: &str, stays_on: bool) -> Self {
-        self.with_last(remediation, |it| it.stays_on = stays_on)
-    }
-
-    fn with_last(&self, remediation: &str, change: impl FnOnce(&mut Entry)) -> Self {
-        let mut all = self.clone();
-        if let Some(entry) = all.0.iter_mut().rev().find(|it| it.remediation == remediation) {
-            change(entry);
         }
         all
     }

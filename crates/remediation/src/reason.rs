@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use controller_kit::engine::Reason as _;
 use controller_kit::reasons;
+use serde::{Deserialize, Serialize};
 
 /// Longer than any step of a try, and than a person needs who was told what to correct.
 const HOUR: Duration = Duration::from_secs(3600);
@@ -13,6 +14,7 @@ const HOURS: Duration = Duration::from_secs(4 * 3600);
 reasons! {
     /// Why a decision was taken. The words are read back and never change. The order counts: what somebody has to correct, or
     /// to wait for, before anything is done stands from `StrategyMissing` to `HostUnmanaged`.
+    #[derive(Serialize, Deserialize)]
     pub enum Reason {
         AtRest: Kind::Rests, "Nothing of ours is left on anything, and it is going or done.";
         Paused: Kind::Waits, "The request, its Machine, its Cluster or its host is paused.", "Take the pause away.";

@@ -11,7 +11,6 @@ use api_types::names::capm3::REMEDIATION_FINALIZER as THEIRS;
 use api_types::names::ferrite::REMEDIATION_FINALIZER as OURS;
 use api_types::names::ferrite::{CONDITION_SUCCEEDED, REMEDIATION_STANDING};
 use api_types::remediation::{Metal3Remediation, Phase, Step, StrategyType};
-use controller_kit::engine::Reason as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ApiResource;
@@ -129,30 +128,38 @@ impl Refusal {
 }
 
 /// How far a request is: its status, and for CAPM3's kind an annotation for what that status has no room for.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Standing {
     /// The mission's word.
+    #[serde(skip)]
     pub phase: Option<Phase>,
     /// Tries after the first.
+    #[serde(skip)]
     pub retries: u32,
     /// When the last try began.
+    #[serde(skip)]
     pub last: Option<Timestamp>,
     /// How far the try is.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<Step>,
     /// Since when.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// The condition `Succeeded`.
+    /// The condition `Succeeded`. A word that is not known says nothing.
+    #[serde(flatten)]
     pub said: Option<Said>,
 }
 
 /// A condition.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Said {
     /// `Some` where it is decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub succeeded: Option<bool>,
     /// Why.
     pub reason: Reason,
     /// For people.
+    #[serde(default)]
     pub message: String,
 }
 
@@ -176,22 +183,6 @@ impl Backup {
     }
 }
 
-/// What CAPM3's status has no room for.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Rest {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    step: Option<Step>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    since: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    succeeded: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<String>,
-}
-
 impl Standing {
     /// The same with another word.
     #[must_use]
@@ -207,14 +198,7 @@ impl Standing {
 
     /// The annotation for what CAPM3's status has no room for.
     pub fn rest(&self) -> String {
-        let rest = Rest {
-            step: self.step.clone(),
-            since: self.since,
-            succeeded: self.said.as_ref().and_then(|it| it.succeeded),
-            reason: self.said.as_ref().map(|it| it.reason.as_str().to_owned()),
-            message: self.said.as_ref().map(|it| it.message.clone()),
-        };
-        serde_json::to_string(&rest).unwrap_or_default()
+        serde_json::to_string(self).unwrap_or_default()
     }
 
     /// Whether the node was back once, and nothing was tried since. The phase counts as well: of CAPM3's kind it is
@@ -321,7 +305,7 @@ impl Request {
     pub fn of_upstream(object: &UpstreamRemediation) -> Self {
         let status = object.status.clone().unwrap_or_default();
         let text = object.annotation(REMEDIATION_STANDING).unwrap_or("{}");
-        let rest: Rest = serde_json::from_str(text).unwrap_or_default();
+        let rest: Standing = serde_json::from_str(text).unwrap_or_default();
         let strategy = match &object.spec.strategy {
             None => Err(no_strategy()),
             Some(it) => {
@@ -333,13 +317,7 @@ impl Request {
             phase: status.phase.map(Phase::from),
             retries: status.retry_count.and_then(|it| u32::try_from(it).ok()).unwrap_or(0),
             last: status.last_remediated.map(|it| it.0),
-            step: rest.step,
-            since: rest.since,
-            said: rest.reason.as_deref().and_then(Reason::parse).map(|reason| Said {
-                succeeded: rest.succeeded,
-                reason,
-                message: rest.message.unwrap_or_default(),
-            }),
+            ..rest
         };
         Self::of(Group::Upstream(object.contract()), &object.metadata, strategy, standing)
     }
@@ -537,5 +515,11 @@ mod tests {
         });
         let read = Request::of_upstream(&serde_json::from_value(object).unwrap());
         assert_eq!(read.standing, standing);
+        let written = r#"{"step":"recover","since":"2027-01-15T08:00:00Z","succeeded":true,"reason":"Recovered","message":"said"}"#;
+        assert_eq!(standing.rest(), written);
+        assert_eq!(Standing::default().rest(), "{}");
+        let unknown: Standing =
+            serde_json::from_str(&written.replace("Recovered", "Unheard")).unwrap();
+        assert_eq!(unknown, Standing { said: None, ..standing });
     }
 }

@@ -125,7 +125,7 @@ fn switched_off_later(case: &Case<'_>) -> Option<Decision> {
         return None;
     }
     // Once: whoever clears the host may want it on for that.
-    let history = Some(host.history.staying_on(uid, false));
+    let history = Some(host.history.with_last(uid, |it| it.stays_on = false));
     let write = HostWrite { offline: true, history, ..HostWrite::default() };
     let decision = Decision::rest(Reason::MachineGone).host(write);
     Some(decision.note(false, Reason::MachineGone, text::SWITCHED_OFF).again(Duration::ZERO))
@@ -305,7 +305,8 @@ pub(super) fn hand_over(case: &Case<'_>, host: &Host, why: Reason) -> Decision {
     let history =
         if exhausted { host.history.clone() } else { given_up(case, host, failed.as_deref()) };
     // Also where it was cut off before, and the record says it otherwise or not at all.
-    let history = Some(history.staying_on(uid, stays_on)).filter(|it| *it != host.history);
+    let history = history.with_last(uid, |it| it.stays_on = stays_on);
+    let history = Some(history).filter(|it| *it != host.history);
     if history.is_some() || host.held || !host.marked {
         let write = HostWrite { mark: !host.marked, history, ..HostWrite::letting_go(host) };
         decision = decision.host(write);
@@ -387,7 +388,7 @@ fn given_up(case: &Case<'_>, host: &Host, failed: Option<&str>) -> History {
         history = history.with(entry).ended(uid, Reason::Exhausted, case.now);
     }
     match failed {
-        Some(failed) => history.because(uid, failed),
+        Some(failed) => history.with_last(uid, |it| it.cause = Some(failed.to_owned())),
         None => history,
     }
 }
