@@ -24,7 +24,7 @@ impl Context {
     pub fn request_changed(&self, group: Group, request: &impl Resource) {
         let object = ObjectKey::of(request);
         let key = RequestKey { group, object: object.clone() };
-        if self.has(group, &object) {
+        if self.request(&key).is_some() {
             let version = request.meta().resource_version.clone().unwrap_or_default();
             let class = self.class_of(&key);
             self.lookout.changed(&Key::Request(key), &version, class);

@@ -162,20 +162,15 @@ impl Context {
         ours.chain(upstream).collect()
     }
 
-    /// Whether there is a request of a group with this name, which is that of its Machine.
-    pub fn has(&self, group: Group, object: &ObjectKey) -> bool {
-        match group {
-            Group::Ours => cached(&self.caches.ours, (), object).is_some(),
-            Group::Upstream(version) => {
-                let all = self.caches.upstream.as_ref();
-                all.is_some_and(|all| cached(all, version, object).is_some())
-            }
-        }
+    /// The requests with the name of this Machine, of which there may be one of each group.
+    pub fn requests_for(&self, machine: &ObjectKey) -> impl Iterator<Item = Request> {
+        let key = |group| RequestKey { group, object: machine.clone() };
+        self.groups().filter_map(move |group| self.request(&key(group)))
     }
 
-    /// Whether there is a request for the Machine of this name, of whichever group.
+    /// Whether there is one.
     pub fn is_asked_for(&self, machine: &ObjectKey) -> bool {
-        self.groups().any(|group| self.has(group, machine))
+        self.requests_for(machine).next().is_some()
     }
 
     /// Whether there is a request of this uid, of whichever group.

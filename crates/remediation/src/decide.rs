@@ -306,10 +306,10 @@ fn say_why_not(case: &Case<'_>, reason: Reason, message: &str, warning: bool) ->
     let since = case.standing.since.filter(|_| !is_news).or(Some(case.now));
     // The phase stays: it never goes back to none.
     let said = case.standing.saying(Some(false), reason, message);
-    let mut decision = Decision::rest(reason);
     // First, so that it is said there whatever becomes of the write to the Machine.
-    decision.acts.extend(case.say(Standing { step: None, since, ..said }));
-    decision.acts.extend(complaint(case, reason, message));
+    let decision = Decision::rest(reason)
+        .also(case.say(Standing { step: None, since, ..said }))
+        .also(complaint(case, reason, message));
     if is_news { decision.note(warning, reason, message) } else { decision }
 }
 

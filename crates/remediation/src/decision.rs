@@ -106,6 +106,12 @@ impl Decision {
         self
     }
 
+    /// All of these, and be it none.
+    pub(crate) fn also(mut self, acts: impl IntoIterator<Item = Act>) -> Self {
+        self.acts.extend(acts);
+        self
+    }
+
     pub(crate) fn host(self, write: HostWrite) -> Self {
         self.act(Act::Host(write))
     }

@@ -57,12 +57,10 @@ pub struct Metrics {
 impl Metrics {
     /// Registers them, with every series from the start: a rate over one that appears late misses its first step.
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let opts = |name: &str, help: &str| {
-            HistogramOpts::new(name, help).buckets(SECONDS.to_vec())
-        };
-        let histogram = |name: &str, help: &str| {
-            register(registry, Histogram::with_opts(opts(name, help))?)
-        };
+        let opts =
+            |name: &str, help: &str| HistogramOpts::new(name, help).buckets(SECONDS.to_vec());
+        let histogram =
+            |name: &str, help: &str| register(registry, Histogram::with_opts(opts(name, help))?);
         let counters = |name: &str, help: &str| {
             register(registry, IntCounterVec::new(Opts::new(name, help), &["result"])?)
         };

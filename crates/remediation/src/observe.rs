@@ -110,10 +110,9 @@ fn mark(context: &Context, seen: &mut Observed, memory: &Memory) {
     (seen.resumed, seen.started) =
         context.clock.with(|clock| (clock.resumed(memory.pause), clock.started));
     seen.is_watched = memory.watch.as_ref().is_some_and(NodeWatch::is_going_on);
-    // A Machine has one request of each group, which has its name.
     let Request { group, namespace, name, .. } = &seen.request;
     let object = ObjectKey { namespace: namespace.clone(), name: name.clone() };
-    seen.rival = context.groups().any(|other| other != *group && context.has(other, &object));
+    seen.rival = context.requests_for(&object).any(|it| it.group != *group);
 }
 
 /// The member of the same control plane that goes first: its host is being power-cycled, or is about to be and it comes first by name.
@@ -155,10 +154,7 @@ async fn first_member(context: &Context, own: &Live, live: bool) -> Result<Optio
 
 /// Whether a request for this Machine would have its host switched off now, or looks whether it is to.
 fn is_about_to_begin(context: &Context, machine: &capi::Machine) -> bool {
-    let object = ObjectKey::of(machine);
-    context.groups().any(|group| {
-        let key = RequestKey { group, object: object.clone() };
-        let Some(request) = context.request(&key) else { return false };
+    context.requests_for(&ObjectKey::of(machine)).any(|request| {
         let said = request.standing.said.as_ref().map(|it| it.reason);
         let seen = from_caches(context, None, request).seen;
         let decision = decide(&seen, &context.policy, Timestamp::now());
@@ -193,17 +189,22 @@ fn from_caches(context: &Context, who: Option<&RequestKey>, request: Request) ->
     let cluster = cluster_of(machine.as_ref(), &request);
     look(Role::Cluster, cluster.as_deref());
     let cluster = cluster.and_then(|it| cached(&caches.clusters, core, &of(&it)));
-    put_together(request, machine, cluster.as_deref(), metal.as_deref(), host, stray)
+    let (cluster, metal) = (cluster.as_deref(), metal.as_deref());
+    put_together(request, Read { machine, cluster, metal, host, stray })
 }
 
-fn put_together(
-    mut request: Request,
+/// The objects of a request, from the caches or as they are now.
+#[derive(Default)]
+struct Read<'a> {
     machine: Option<capi::Machine>,
-    cluster: Option<&Cluster>,
-    metal: Option<&Metal3Machine>,
+    cluster: Option<&'a Cluster>,
+    metal: Option<&'a Metal3Machine>,
     host: Option<Arc<BareMetalHost>>,
     stray: Option<Arc<BareMetalHost>>,
-) -> Live {
+}
+
+fn put_together(mut request: Request, read: Read<'_>) -> Live {
+    let Read { machine, cluster, metal, host, stray } = read;
     // The cache of one kind may know of a key before the cache of another knows whose the host is.
     let own = host.as_ref().map(|it| it.name_any());
     let stray = stray.filter(|it| Some(it.name_any()) != own);
@@ -215,8 +216,10 @@ fn put_together(
         let uid = machine.as_ref().and_then(|it| it.metadata.uid.as_ref());
         if uid.is_some() && last.machine_uid.is_some() && last.machine_uid.as_ref() != uid {
             // Another has the name of the Machine that was asked about, which is gone with all that led to its host.
-            let left = stray.or(host);
-            return put_together(request, None, cluster, None, None, left);
+            return put_together(
+                request,
+                Read { cluster, stray: stray.or(host), ..Read::default() },
+            );
         }
         // After success tries are counted anew; else no status can say that there were fewer than there were.
         if !last.has_recovered() {
@@ -287,7 +290,8 @@ async fn live(context: &Context, known: &Live) -> Result<Option<Live>, Error> {
         host = by_name(HOST, &hosts, named).await?;
     }
     let (host, stray) = (host.map(Arc::new), stray.map(Arc::new));
-    Ok(Some(put_together(now, machine, cluster.as_ref(), metal.as_ref(), host, stray)))
+    let (cluster, metal) = (cluster.as_ref(), metal.as_ref());
+    Ok(Some(put_together(now, Read { machine, cluster, metal, host, stray })))
 }
 
 /// Looks at the node, which is known without its Machine as well. With `load`, also at what still runs there.
@@ -478,7 +482,8 @@ mod tests {
         .unwrap();
         let seen = |own, stray| {
             let machine = Some(machine.clone());
-            let live = put_together(by_a_person(), machine, None, None, own, stray);
+            let read = Read { machine, host: own, stray, ..Read::default() };
+            let live = put_together(by_a_person(), read);
             let left = live.seen.stray.as_ref().map(|it| it.name.clone());
             (live.machine.is_some(), live.host.is_some(), left)
         };
@@ -494,7 +499,7 @@ mod tests {
     fn no_status_says_that_there_were_fewer_tries_than_the_host_remembers() {
         let retries = |number, result| {
             let own = Some(tried("h", number, "machine", result));
-            let live = put_together(by_a_person(), None, None, None, own, None);
+            let live = put_together(by_a_person(), Read { host: own, ..Read::default() });
             live.seen.request.standing.retries
         };
         assert_eq!(retries(2, Reason::NotRecovered), 2);
@@ -506,7 +511,8 @@ mod tests {
         let spec = Metal3RemediationSpec::default();
         let request = Request::of_ours(&Metal3Remediation::new("m", spec));
         let seen = |own, stray| {
-            let live = put_together(request.clone(), None, None, None, own, stray);
+            let read = Read { host: own, stray, ..Read::default() };
+            let live = put_together(request.clone(), read);
             (live.host.is_some(), live.seen.host.is_some(), live.seen.stray.is_some())
         };
         assert_eq!(seen(Some(host("a")), Some(host("a"))), (true, true, false));

@@ -110,9 +110,7 @@ pub(super) fn await_node(case: &Case<'_>) -> Option<Decision> {
     }
     let text = text::awaiting(&node::but(case));
     let wanted = case.at_step(Step::Recover, since, Reason::Recovering, &text);
-    decision.acts.extend(case.say(wanted));
-    decision.acts.extend(labelled(case));
-    Some(decision)
+    Some(decision.also(case.say(wanted)).also(labelled(case)))
 }
 
 /// How soon a node is looked at again that has been awaited since then. Of one that is watched every change is told.
@@ -151,8 +149,7 @@ fn labelled(case: &Case<'_>) -> Option<Act> {
 /// The node is ready: what was changed is undone first, and then it is said. What cannot be undone now is undone later,
 /// and until then the finalizer stays.
 fn recovered(case: &Case<'_>, host: &Host) -> Decision {
-    let mut decision = Decision::rest(Reason::Recovered);
-    decision.acts.extend(give_back(case));
+    let mut decision = Decision::rest(Reason::Recovered).also(give_back(case));
     if host.history.open(&case.request.uid).is_some() {
         decision = decision.record(case.ended(host, Reason::Recovered));
     }
@@ -160,8 +157,7 @@ fn recovered(case: &Case<'_>, host: &Host) -> Decision {
         decision = decision.act(Act::Settled);
     }
     let text = node::returned(case);
-    let wanted = case.at_step(Step::Done, case.now, Reason::Recovered, text);
-    decision.acts.extend(case.say(wanted));
+    decision = decision.also(case.say(case.at_step(Step::Done, case.now, Reason::Recovered, text)));
     if case.request.finalizer && !is_owed(case) {
         decision = decision.act(Act::RemoveFinalizer);
     }
@@ -195,10 +191,9 @@ pub(super) fn again(case: &Case<'_>, host: &Host, retries: u32, reason: Reason) 
         since: Some(case.now),
         ..case.standing.saying(None, Reason::PowerOff, &*text)
     };
-    let mut decision = Decision::rest(reason);
-    decision.acts.extend(case.finalizer());
     // The count first: a crash must not give a try for nothing.
-    decision
+    Decision::rest(reason)
+        .also(case.finalizer())
         .act(Act::Say(standing))
         .host(hold(case, host, retries, reason))
         .note(true, reason, text::of_try(&case.which(), &failure(case, reason)))
@@ -264,10 +259,11 @@ pub(super) fn take_over_from_capm3(case: &Case<'_>) -> Option<Decision> {
     entry.released = Some(if is_on { begun } else { case.now });
     let history = Some(case.ended(host, Reason::NotRecovered).with(entry));
     let text = text::of_try(&case.which(), text::LEFT_WAITING);
-    let mut decision = Decision::rest(Reason::PowerOn);
-    decision.acts.extend(case.finalizer());
-    decision = decision.host(HostWrite { history, ..HostWrite::letting_go(host) });
-    Some(decision.note(false, Reason::PowerOn, text).again(Duration::ZERO))
+    let decision = Decision::rest(Reason::PowerOn)
+        .also(case.finalizer())
+        .host(HostWrite { history, ..HostWrite::letting_go(host) })
+        .note(false, Reason::PowerOn, text);
+    Some(decision.again(Duration::ZERO))
 }
 
 /// No try is under way: one begins. The finalizer comes first, so that what follows is undone whatever happens.
@@ -290,11 +286,10 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Decision> {
     // The next try was counted, and cut off before the host was asked. Nobody heard of the end of the one before.
     let older = host.history.open(&case.request.uid);
     let failed = older.map_or(Reason::NotRecovered, |it| how_it_failed(host, it));
-    let mut decision = Decision::rest(Reason::PowerOff);
-    decision.acts.extend(case.finalizer());
-    decision = decision.host(hold(case, host, number, failed));
-    let wanted = Standing { retries: number, ..asked(case, case.now) };
-    decision.acts.extend(case.say(wanted));
+    let mut decision = Decision::rest(Reason::PowerOff)
+        .also(case.finalizer())
+        .host(hold(case, host, number, failed))
+        .also(case.say(Standing { retries: number, ..asked(case, case.now) }));
     if let Some(older) = older {
         let text = text::of_try(&text::nth(older.number, limit), &failure(case, failed));
         decision = decision.note(true, failed, text);
@@ -427,30 +422,25 @@ pub(super) fn fence(case: &Case<'_>) -> Option<Decision> {
     // An idle node that was just tainted needs no second look.
     let idle = matches!(&case.seen.node, NodeSeen::Here(node) if node.busy == 0);
     if idle && act == Some(Act::Taint) {
-        let mut decision = rest.act(Act::Taint);
-        let released = let_go(case, host, true);
-        decision.acts.extend(released.acts);
-        decision.notes = released.notes;
-        return Some(decision.again(SOON));
+        let Decision { acts, notes, .. } = let_go(case, host, true);
+        let decision = rest.act(Act::Taint).also(acts).again(SOON);
+        return Some(Decision { notes, ..decision });
     }
     // A node that is deleted may take its time: finalizers keep it.
     let wait = match act {
         None | Some(Act::DeleteNode) => left.min(POLL.0),
         Some(_) => Duration::ZERO,
     };
-    let mut decision = rest.again(wait);
-    let step = |text: &str| {
-        case.at_step(Step::Fence, since.unwrap_or(case.now), Reason::Fencing, text)
-    };
+    let step =
+        |text: &str| case.at_step(Step::Fence, since.unwrap_or(case.now), Reason::Fencing, text);
     let usual = step(text::FENCING);
-    decision.acts.extend(match node::trouble(case) {
+    let said = match node::trouble(case) {
         None => case.say(usual),
         // It is told that there is one, and not each of its words.
         Some(_) if since.is_some() && *case.standing != usual => None,
         Some(trouble) => Some(Act::Say(step(&text::off_but(&trouble)))),
-    });
-    decision.acts.extend(act);
-    Some(decision)
+    };
+    Some(rest.again(wait).also(said).also(act))
 }
 
 /// Off, and the node's part is done or has taken its time: the host may be switched on.
@@ -511,15 +501,14 @@ pub(super) fn await_on(case: &Case<'_>) -> Option<Decision> {
     if host.powered_on {
         let text = text::awaiting("");
         let wanted = case.at_step(Step::Recover, case.now, Reason::Recovering, &text);
-        let mut decision = Decision::rest(Reason::Recovering).again(Duration::ZERO);
-        decision.acts.extend(case.say(wanted));
-        return Some(decision);
+        let decision = Decision::rest(Reason::Recovering).again(Duration::ZERO);
+        return Some(decision.also(case.say(wanted)));
     }
     let Some(left) = case.left(at, case.policy.power_on) else {
         let missed = missed(case, host, at, case.policy.power_on);
         return Some(missed.unwrap_or_else(|| fail(case, host, Reason::PowerOnTimedOut)));
     };
-    let mut decision = Decision::rest(Reason::PowerOn).again(left);
+    let decision = Decision::rest(Reason::PowerOn).again(left);
     if case.step() == Some(&Step::PowerOn) {
         return Some(decision);
     }
@@ -528,7 +517,5 @@ pub(super) fn await_on(case: &Case<'_>) -> Option<Decision> {
     }
     let fenced = entry.fenced.as_deref().unwrap_or(text::LEFT_ALONE);
     let text = released(case, entry.off.is_some(), fenced);
-    let wanted = case.at_step(Step::PowerOn, at, Reason::PowerOn, &text);
-    decision.acts.extend(case.say(wanted));
-    Some(decision)
+    Some(decision.also(case.say(case.at_step(Step::PowerOn, at, Reason::PowerOn, &text))))
 }

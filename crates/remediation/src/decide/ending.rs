@@ -273,9 +273,7 @@ pub(super) fn success_on_host(case: &Case<'_>) -> Option<Decision> {
 /// The health check agrees, so the failure is over. What it complains of from now on is another one, which has all its tries.
 fn agree(case: &Case<'_>) -> Decision {
     let wanted = Standing { retries: 0, step: None, since: None, ..case.standing.clone() };
-    let mut decision = Decision::rest(Reason::Recovered);
-    decision.acts.extend(case.say(wanted));
-    decision
+    Decision::rest(Reason::Recovered).also(case.say(wanted))
 }
 
 /// Whether anything of ours is on a host although no finalizer says so.
@@ -334,7 +332,7 @@ fn give_up_machine(
     if stays && !machine.told {
         decision = decision.act(Act::TellOwner(failed.to_owned()));
     }
-    decision.acts.extend(off.map(Act::Host));
+    decision = decision.also(off.map(Act::Host));
     let may_delete = case.policy.delete_unowned && !machine.control_plane;
     let (phase, reason, what) = if machine.owned {
         (Phase::DeletingMachine, Reason::Exhausted, text::OWNER_REPLACES)
