@@ -296,7 +296,7 @@ impl<'a> Draft<'a> {
     pub(crate) fn ask(mut self, call: Call) -> Decision {
         self.write.call = Some(call);
         let next = self.case.ironics_turn();
-        self.finish(call.reason(), next)
+        self.finish(Reason::of_call(call), next)
     }
 
     /// Ends because it cannot go on for now.
@@ -322,7 +322,7 @@ impl<'a> Draft<'a> {
             };
             let steps =
                 [RequestAccepted, NodeBusy, IronicUnreachable, PoweredOff, Offline, Completed];
-            (is_ahead && known.reason == call.reason()) || steps.contains(&known.reason)
+            (is_ahead && known.reason == Reason::of_call(call)) || steps.contains(&known.reason)
         });
         if waits {
             // A reset is written down ahead of every try.

@@ -4,6 +4,7 @@ use api_types::metal3::{BareMetalHostStatus, CachedHost, ErrorType};
 use api_types::time::until;
 use controller_kit::engine::Reason as _;
 use controller_kit::engine::reasons::Kind;
+use controller_kit::metrics::register;
 use ironic::Power;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::Store;
@@ -41,12 +42,20 @@ impl Metrics {
     /// Registers them, with every series from the start; what hosts show is read from the store whenever somebody asks.
     pub fn new(registry: &Registry, hosts: Store<CachedHost>) -> Result<Self> {
         let counters = |name: &str, help: &str, labels: &[&str]| {
-            registered(registry, IntCounterVec::new(Opts::new(name, help), labels))
+            register(registry, IntCounterVec::new(Opts::new(name, help), labels)?)
         };
         let histogram = |name: &str, help: &str| {
             let opts = HistogramOpts::new(name, help).buckets(SECONDS.to_vec());
-            registered(registry, Histogram::with_opts(opts))
+            register(registry, Histogram::with_opts(opts)?)
         };
+        let escalations = IntCounter::new(
+            "ferrite_bmo_reboot_soft_escalations_total",
+            "Soft power-offs that did not suffice and were followed by a hard one",
+        );
+        let reachable = IntGauge::new(
+            "ferrite_bmo_reboot_ironic_reachable",
+            "1 while Ironic answers and takes our credentials",
+        );
         let metrics = Self {
             accepted: counters(
                 "ferrite_bmo_reboot_requests_accepted_total",
@@ -66,25 +75,13 @@ impl Metrics {
                 "ferrite_bmo_reboot_on_seconds",
                 "Time from the power-on until the host was seen on",
             )?,
-            escalations: registered(
-                registry,
-                IntCounter::new(
-                    "ferrite_bmo_reboot_soft_escalations_total",
-                    "Soft power-offs that did not suffice and were followed by a hard one",
-                ),
-            )?,
+            escalations: register(registry, escalations?)?,
             ironic_errors: counters(
                 "ferrite_bmo_reboot_ironic_errors_total",
                 "Polls of Ironic that failed, by class",
                 &["class"],
             )?,
-            ironic_reachable: registered(
-                registry,
-                IntGauge::new(
-                    "ferrite_bmo_reboot_ironic_reachable",
-                    "1 while Ironic answers and takes our credentials",
-                ),
-            )?,
+            ironic_reachable: register(registry, reachable?)?,
         };
         for mode in ["soft", "hard"] {
             metrics.accepted.with_label_values(&[mode]);
@@ -136,10 +133,10 @@ impl Metrics {
     pub fn called(&self, call: Call, answer: &Answer) {
         let call = CALLS[match call {
             Call::On => 0,
-            Call::HardOff => 1,
+            Call::Off => 1,
             Call::SoftOff(_) => 2,
-            Call::Reset => 3,
-            Call::SoftReset(_) => 4,
+            Call::Reboot => 3,
+            Call::SoftReboot(_) => 4,
         }];
         let answer = ANSWERS[match answer {
             Answer::Accepted => 0,
@@ -152,12 +149,6 @@ impl Metrics {
         }];
         self.calls.with_label_values(&[call, answer]).inc();
     }
-}
-
-fn registered<M: Collector + Clone + 'static>(registry: &Registry, metric: Result<M>) -> Result<M> {
-    let metric = metric?;
-    registry.register(Box::new(metric.clone()))?;
-    Ok(metric)
 }
 
 /// What hosts of ours show, counted when somebody asks, so that deleted hosts vanish.

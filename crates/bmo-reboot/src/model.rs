@@ -17,6 +17,8 @@ use api_types::names::metal3::PAUSED;
 use controller_kit::engine::{self, ObjectKey, Reason as _};
 use controller_kit::events::shorten;
 use ironic::Power;
+/// A change of power. A machine is reset where it must not be switched off.
+pub use ironic::PowerTarget as Call;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 
@@ -150,43 +152,6 @@ fn condition(
         last_transition_time: Some(Time(since)),
         observed_generation: Some(generation),
         ..Condition::default()
-    }
-}
-
-/// A change of power.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Call {
-    /// Cut the power.
-    HardOff,
-    /// Ask the operating system to shut down, for this long.
-    SoftOff(Duration),
-    /// Switch on.
-    On,
-    /// Reset a machine that must not be switched off.
-    Reset,
-    /// The same, but ask its operating system first, for this long.
-    SoftReset(Duration),
-}
-
-impl Call {
-    /// Whether the machine is to be off after it.
-    pub fn is_off(self) -> bool {
-        matches!(self, Self::HardOff | Self::SoftOff(_))
-    }
-
-    /// Whether the operating system is asked first.
-    pub fn is_soft(self) -> bool {
-        matches!(self, Self::SoftOff(_) | Self::SoftReset(_))
-    }
-
-    /// Why it is made, and under which reason it is written down ahead.
-    pub fn reason(self) -> Reason {
-        match self {
-            Self::HardOff => Reason::HardPowerOff,
-            Self::SoftOff(_) => Reason::SoftPowerOff,
-            Self::On => Reason::PoweringOn,
-            Self::Reset | Self::SoftReset(_) => Reason::Restarting,
-        }
     }
 }
 

@@ -78,7 +78,7 @@ pub(crate) fn prove_off(case: &Case<'_>) -> Option<Decision> {
     let mut draft = Draft::unseen(case);
     let hard = case.was_hard() || case.requests.any_hard();
     let softly = case.policy.soft_slice.min(case.policy.soft_timeout).max(SOFT_SLICE_MIN);
-    let call = if hard { Call::HardOff } else { Call::SoftOff(softly) };
+    let call = if hard { Call::Off } else { Call::SoftOff(softly) };
     if let Some(why) = &node.engaged {
         if case.held_since().is_none() {
             return Some(draft.deferred(Reason::NodeBusy, why));
@@ -90,7 +90,7 @@ pub(crate) fn prove_off(case: &Case<'_>) -> Option<Decision> {
     match (node.off_proof, &node.last_error) {
         (OffProof::Failed, Some(problem)) => return Some(draft.retried(true, problem)),
         (OffProof::Once(left), _) if !left.is_zero() => {
-            return Some(draft.finish(call.reason(), Next::After(left)));
+            return Some(draft.finish(Reason::of_call(call), Next::After(left)));
         }
         _ => {}
     }
@@ -158,7 +158,7 @@ fn cut(case: &Case<'_>, mut draft: Draft<'_>, node: &Node, exhausted: bool) -> D
         let message = case.wanted(text::COMES_NEXT);
         draft.phase(Reason::RequestAccepted, true, &message);
     }
-    draft.ask(Call::HardOff)
+    draft.ask(Call::Off)
 }
 
 /// One reset for a stamp, never an off. The node's own time of change tells whether Ironic took a call whose answer
@@ -203,7 +203,7 @@ pub(crate) fn reset(
     let step = draft.step(Reason::Restarting);
     let what = text::change(hard, text::reset_asked(again));
     draft.progress(RebootProgress { rebooting: true, hard, reset: asked, ..step }, &what);
-    draft.ask(if hard { Call::Reset } else { Call::SoftReset(case.policy.soft_timeout) })
+    draft.ask(if hard { Call::Reboot } else { Call::SoftReboot(case.policy.soft_timeout) })
 }
 
 /// Ironic has taken the reset: the requests are answered as far as they can be.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use controller_kit::engine::Reason as _;
 use controller_kit::reasons;
+use ironic::PowerTarget as Call;
 use serde::{Deserialize, Serialize};
 
 reasons! {
@@ -54,6 +55,16 @@ reasons! {
 }
 
 impl Reason {
+    /// Why a call is made, and under which reason it is written down ahead.
+    pub fn of_call(call: Call) -> Self {
+        match call {
+            Call::Off => Self::HardPowerOff,
+            Call::SoftOff(_) => Self::SoftPowerOff,
+            Call::On => Self::PoweringOn,
+            Call::Reboot | Call::SoftReboot(_) => Self::Restarting,
+        }
+    }
+
     /// The reason of a word that a condition of ours may have. A request that is not understood, and a write that is refused, are
     /// told by an event only.
     pub fn parse(word: &str) -> Option<Self> {

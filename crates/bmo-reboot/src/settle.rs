@@ -26,7 +26,7 @@ pub fn settle(
         Answer::Accepted => {
             match call {
                 // It only has Ironic look.
-                Call::SoftOff(_) | Call::HardOff if case.is_off() && case.is_unproven() => {}
+                Call::SoftOff(_) | Call::Off if case.is_off() && case.is_unproven() => {}
                 Call::SoftOff(_) if clean && is_first_slice(&case) => {}
                 Call::SoftOff(_) => {
                     let begun = case.soft().or_else(|| case.soft_ahead());
@@ -34,11 +34,11 @@ pub fn settle(
                     draft.soft = Some(Soft { since, last: case.now });
                     draft.phase(Reason::SoftPowerOff, false, &case.wanted_softly(since));
                 }
-                Call::HardOff => {
+                Call::Off => {
                     draft.phase(Reason::HardPowerOff, true, &case.wanted(text::WAS_ASKED));
                 }
                 Call::On => switching_on(&case, &mut draft, false, None),
-                Call::Reset | Call::SoftReset(_) => was_reset(&case, &mut draft),
+                Call::Reboot | Call::SoftReboot(_) => was_reset(&case, &mut draft),
             }
             draft.finish(Reason::Managed, case.ironics_turn())
         }
@@ -64,7 +64,7 @@ pub fn settle(
                     let since = case.soft().map_or(case.now, |soft| soft.since);
                     draft.phase(Reason::SoftPowerOff, false, &case.wanted_softly(since));
                 }
-                Call::HardOff if waited && case.was_hard() => {
+                Call::Off if waited && case.was_hard() => {
                     draft.phase(Reason::HardPowerOff, true, &case.wanted(text::WAS_ASKED));
                 }
                 _ => {}

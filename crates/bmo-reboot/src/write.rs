@@ -8,7 +8,7 @@ use api_types::names::metal3::REBOOT;
 use api_types::time::{until, whole};
 use controller_kit::backoff::Class as Retry;
 use controller_kit::engine::{Error, Next, Outcome, Reason as _, asked};
-use ironic::{Class, Power, PowerTarget};
+use ironic::{Class, Power};
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -18,6 +18,7 @@ use crate::case::second_after;
 use crate::context::{Context, SOFT};
 use crate::model::{Answer, Call, Change, Host, Memory, Node, Observed, OffTaken, Write};
 use crate::observe::compare;
+use crate::reason::Reason;
 use crate::settle::settle;
 use crate::text;
 
@@ -65,7 +66,7 @@ pub async fn write(
     if node.shows(Power::Unknown) {
         memory.blind_calls = (memory.blind_calls.0.saturating_add(1), Some(Instant::now()));
     }
-    if matches!(call, Call::Reset | Call::SoftReset(_))
+    if matches!(call, Call::Reboot | Call::SoftReboot(_))
         && matches!(answer, Answer::Accepted | Answer::Unknown)
     {
         // The stamp of a reset is a whole second that has come, and before which Ironic had taken it.
@@ -77,7 +78,7 @@ pub async fn write(
         object.name = host.name,
         call = ?call,
         answer = ?answer,
-        reason = call.reason().as_str(),
+        reason = Reason::of_call(call).as_str(),
         "Asked Ironic for a change of power"
     );
     let (version, pace) = (now.version.clone(), Some(context.nodes.pace(&host.node)));
@@ -195,14 +196,7 @@ async fn ask(
     if call.is_soft() && !context.softly.enter(&key, SOFT, context.policy.soft_attempts) {
         return Ok(Answer::NoRoom);
     }
-    let target = match call {
-        Call::HardOff => PowerTarget::Off,
-        Call::SoftOff(time) => PowerTarget::SoftOff(time),
-        Call::On => PowerTarget::On,
-        Call::Reset => PowerTarget::Reboot,
-        Call::SoftReset(time) => PowerTarget::SoftReboot(time),
-    };
-    let answer = send(context, api, (host, now), target).await.map(|sent| match sent {
+    let answer = send(context, api, (host, now), call).await.map(|sent| match sent {
         Ok(()) => Answer::Accepted,
         Err(error) => meaning(&error),
     });
@@ -218,8 +212,8 @@ async fn ask(
 /// How long it stands that a change is wanted, from the moment in which that was proven until it is sent. Somebody may hold the
 /// host since, against which a power-on must not be sent. An off that was accepted is carried out whatever becomes of its
 /// request.
-fn proof_lasts(target: PowerTarget) -> Duration {
-    if target == PowerTarget::On { Duration::from_millis(100) } else { Duration::from_secs(1) }
+fn proof_lasts(call: Call) -> Duration {
+    if call == Call::On { Duration::from_millis(100) } else { Duration::from_secs(1) }
 }
 
 /// Sends it, as soon as there is a place for it. Others that hang may have had all places for long: whoever has asked meanwhile
@@ -228,14 +222,14 @@ async fn send(
     context: &Context,
     api: &Api<CachedHost>,
     (host, now): (&Host, &Host),
-    target: PowerTarget,
+    call: Call,
 ) -> Result<ironic::Result<()>, Error> {
     let (mut answer, mut proven) = (Ok(()), Instant::now());
     // What is read until it is over says nothing of what comes of it.
     let _calling = context.nodes.calling(&host.node);
     for _ in 0..2 {
-        let ready = context.nodes.client().ready_for_power(&host.node, target).await;
-        if proven.elapsed() >= proof_lasts(target) {
+        let ready = context.nodes.client().ready_for_power(&host.node, call).await;
+        if proven.elapsed() >= proof_lasts(call) {
             prove(api, now).await?;
             proven = Instant::now();
         }

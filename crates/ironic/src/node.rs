@@ -135,7 +135,7 @@ pub struct Driver {
 }
 
 /// What a node's power can be asked to become.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PowerTarget {
     /// On.
     On,
@@ -160,6 +160,16 @@ impl PowerTarget {
             Self::Reboot => "rebooting",
             Self::SoftReboot(_) => "soft rebooting",
         }
+    }
+
+    /// Whether the machine is to be off after it.
+    pub fn is_off(self) -> bool {
+        matches!(self, Self::Off | Self::SoftOff(_))
+    }
+
+    /// Whether the operating system is asked first.
+    pub fn is_soft(self) -> bool {
+        matches!(self, Self::SoftOff(_) | Self::SoftReboot(_))
     }
 
     /// Whether the machine is cut off at once.

@@ -262,8 +262,8 @@ impl State {
         }
         let (target, soft) = match call {
             Call::On => (Target::On, false),
-            Call::SoftOff(_) | Call::SoftReset(_) => (Target::Off, true),
-            Call::HardOff | Call::Reset => (Target::Off, false),
+            Call::SoftOff(_) | Call::SoftReboot(_) => (Target::Off, true),
+            Call::Off | Call::Reboot => (Target::Off, false),
         };
         // It looks at the machine, which it takes for off while that shuts down.
         self.machine.error = false;
@@ -337,9 +337,9 @@ impl State {
                     self.breaks("soft never follows hard", cut && alone);
                 }
                 let answer = self.call(call);
-                self.cut |= call == Call::HardOff && answer == Answer::Accepted;
+                self.cut |= call == Call::Off && answer == Answer::Accepted;
                 let taken = &mut self.replicas[usize::from(index)].taken;
-                let off = matches!(call, Call::HardOff | Call::SoftOff(_));
+                let off = matches!(call, Call::Off | Call::SoftOff(_));
                 let holds = holds(plan.host.asks);
                 let before = taken.take().filter(|it| off && it.holds == holds);
                 *taken = if off && answer == Answer::Accepted && !lose {

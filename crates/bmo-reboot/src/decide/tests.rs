@@ -275,7 +275,7 @@ fn a_request_is_stamped_after_the_last_power_on_and_carried_out_in_the_same_pass
     let later = Host { pending: Some(at(5)), last: Some(at(2_000_000)), ..with(&[(HOLD, HARD)]) };
     let done = decided(&later, &node(Power::On));
     assert_eq!(done.status.pending, Some(at(2_000_001)), "order counts, not the clock");
-    assert_eq!(done.call, Some(Call::HardOff));
+    assert_eq!(done.call, Some(Call::Off));
     let equal = Host { pending: Some(at(5)), last: Some(at(5)), ..with(&[(HOLD, "")]) };
     assert!(decided(&equal, &node(Power::On)).status.pending.is_some(), "equality is healed");
 }
@@ -329,17 +329,17 @@ fn a_soft_attempt_is_sent_in_slices_until_its_time_is_over() {
         sent(150, &failed(Power::On)),
         Some(Call::SoftOff(seconds(29) + Duration::from_millis(500)))
     );
-    assert_eq!(sent(181, &failed(Power::On)), Some(Call::HardOff));
-    assert_eq!(sent(5, &failed(Power::On)), Some(Call::HardOff), "it failed before its time");
+    assert_eq!(sent(181, &failed(Power::On)), Some(Call::Off));
+    assert_eq!(sent(5, &failed(Power::On)), Some(Call::Off), "it failed before its time");
     assert_eq!(sent(5, &node(Power::On)), Some(Call::SoftOff(seconds(60))));
 }
 
 #[test]
 fn hard_goes_before_soft_and_stays() {
     let host = cycling(&[(PLAIN, ""), (HOLD, HARD)], Reason::SoftPowerOff, false, 61);
-    assert_eq!(decided(&host, &failed(Power::On)).call, Some(Call::HardOff));
+    assert_eq!(decided(&host, &failed(Power::On)).call, Some(Call::Off));
     let since = cycling(&[(PLAIN, "")], Reason::NodeBusy, true, 4);
-    assert_eq!(decided(&since, &node(Power::On)).call, Some(Call::HardOff), "hard was decided");
+    assert_eq!(decided(&since, &node(Power::On)).call, Some(Call::Off), "hard was decided");
 }
 
 #[test]
@@ -356,7 +356,7 @@ fn a_hard_power_off_that_failed_is_tried_again_within_half_a_minute() {
         let Next::After(wait) = decided(&host, &failed(Power::On)).next else { panic!("{count}") };
         assert!(wait <= seconds(30));
         progress(&mut host, Reason::PowerFailed, true, 30);
-        assert_eq!(decided(&host, &failed(Power::On)).call, Some(Call::HardOff));
+        assert_eq!(decided(&host, &failed(Power::On)).call, Some(Call::Off));
     }
 }
 
@@ -371,8 +371,8 @@ fn what_failed_for_others_says_nothing_of_when_to_try_again() {
         for (mut host, seen, call, wait) in [
             // Nobody counts how often: neither every few seconds nor after minutes.
             (off, node(Power::Off), Call::On, 48),
-            (on, failed(Power::On), Call::HardOff, 3),
-            (stays_on, node(Power::On), Call::Reset, 3),
+            (on, failed(Power::On), Call::Off, 3),
+            (stays_on, node(Power::On), Call::Reboot, 3),
         ] {
             host.trouble = trouble.clone();
             progress(&mut host, Reason::PowerFailed, call != Call::On, wait + 1);
@@ -402,7 +402,7 @@ fn a_count_of_errors_at_the_end_of_its_range_stays_there() {
 #[test]
 fn a_failure_of_a_clock_that_was_ahead_is_not_waited_for() {
     let on = cycling(&[(PLAIN, HARD)], Reason::PowerFailed, true, -600);
-    assert_eq!(decided(&on, &failed(Power::On)).call, Some(Call::HardOff));
+    assert_eq!(decided(&on, &failed(Power::On)).call, Some(Call::Off));
     let mut off = Host { powered_on: false, ..host() };
     progress(&mut off, Reason::PowerFailed, false, -600);
     assert_eq!(decided(&off, &failed(Power::Off)).call, Some(Call::On));
@@ -553,10 +553,10 @@ fn a_machine_that_must_stay_on_is_reset_once_for_a_stamp() {
     let before = change(node(Power::On), |node| node.changed = Some("1".to_owned()));
     let host = after(host.clone(), &decided(&host, &before));
     let done = decided_at(at(1_000_002), &host, &before);
-    assert_eq!((done.call, reason_written(&done)), (Some(Call::Reset), Some(Reason::Restarting)));
+    assert_eq!((done.call, reason_written(&done)), (Some(Call::Reboot), Some(Reason::Restarting)));
     let host = after(host, &done);
     let again = decided_at(at(1_000_002), &host, &before);
-    assert_eq!(again.call, Some(Call::Reset), "Ironic never took it");
+    assert_eq!(again.call, Some(Call::Reboot), "Ironic never took it");
     let changed = change(node(Power::On), |node| node.changed = Some("2".to_owned()));
     let done = decided_at(at(1_000_003), &host, &changed);
     assert_eq!((done.call, done.annotations.len()), (None, 1));
@@ -568,7 +568,7 @@ fn a_hold_of_a_machine_that_must_stay_on_is_refused_and_not_repeated() {
     let host = Host { disable_power_off: true, ..with(&[(HOLD, HARD)]) };
     let host = after(host.clone(), &decided(&host, &node(Power::On)));
     let host = after(host.clone(), &decided_at(at(1_000_002), &host, &node(Power::On)));
-    let (call, policy) = ((Call::Reset, &Answer::Accepted), Policy::default());
+    let (call, policy) = ((Call::Reboot, &Answer::Accepted), Policy::default());
     let done = settle(&host, &node(Power::On), call, &policy, at(1_000_002));
     assert_eq!(reason_written(&done), Some(Reason::Restarting));
     let mut host = after(host, &done);
@@ -577,7 +577,7 @@ fn a_hold_of_a_machine_that_must_stay_on_is_refused_and_not_repeated() {
     write(&mut host, &done.status);
     assert!(decided(&host, &node(Power::On)).status.is_empty(), "it is refused for good");
     host.requests = Requests::of([(HOLD, HARD), ("reboot.metal3.io/b", "")].into_iter());
-    assert_eq!(decided(&host, &node(Power::On)).call, Some(Call::Reset), "somebody else asks");
+    assert_eq!(decided(&host, &node(Power::On)).call, Some(Call::Reboot), "somebody else asks");
     host.requests = Requests::default();
     assert_eq!(reason_written(&decided(&host, &node(Power::On))), Some(Reason::Completed));
 }
@@ -637,7 +637,7 @@ fn what_ironic_is_too_busy_for_is_nobodys_failure() {
         (Answer::Unreachable("no connection".to_owned()), Some(Reason::IronicUnreachable)),
         (Answer::Unknown, None),
     ] {
-        let call = (Call::HardOff, &answer);
+        let call = (Call::Off, &answer);
         let done = settle(&host, &node(Power::On), call, &Policy::default(), now());
         assert_eq!(reason_written(&done), reason);
         assert_eq!((done.status.trouble, done.annotations.len()), (None, 0));
@@ -654,7 +654,7 @@ fn a_driver_without_soft_power_off_is_cut_at_once() {
     assert!(done.status.progress.as_ref().unwrap().hard);
     let mut next = host;
     write(&mut next, &done.status);
-    assert_eq!(decided(&next, &failed(Power::On)).call, Some(Call::HardOff));
+    assert_eq!(decided(&next, &failed(Power::On)).call, Some(Call::Off));
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn waiting(reason: Reason) -> [(Host, NodeSeen, Call); 3] {
     let mut on = Host { powered_on: false, ..host() };
     progress(&mut on, reason, false, 600);
     [
-        (hard, node(Power::On), Call::HardOff),
+        (hard, node(Power::On), Call::Off),
         (soft, node(Power::On), Call::SoftOff(seconds(60))),
         (on, node(Power::Off), Call::On),
     ]
@@ -50,7 +50,7 @@ fn what_ironic_does_not_take_for_hours_is_written_down_once() {
             );
             let taken = settled(&host, &seen, call, &Answer::Accepted);
             let phase = match call {
-                Call::HardOff => Reason::HardPowerOff,
+                Call::Off => Reason::HardPowerOff,
                 Call::On => Reason::PoweringOn,
                 _ => Reason::SoftPowerOff,
             };
@@ -94,7 +94,7 @@ fn a_hard_request_during_a_lock_of_a_soft_one_is_written_down_ahead() {
         let done = decided(&host, &node(Power::On));
         assert_eq!(
             (done.call, reason_written(&done)),
-            (Some(Call::HardOff), Some(Reason::HardPowerOff))
+            (Some(Call::Off), Some(Reason::HardPowerOff))
         );
     }
 }
@@ -107,7 +107,7 @@ fn a_call_that_was_not_written_down_ahead_is_where_nobody_knows_whether_ironic_t
             let progress = lost.status.progress.clone().unwrap();
             assert_eq!(
                 (progress.hard, progress.since),
-                (call == Call::HardOff, at(1_000_000)),
+                (call == Call::Off, at(1_000_000)),
                 "{call:?}"
             );
             let host = after(host, &lost);
@@ -116,7 +116,7 @@ fn a_call_that_was_not_written_down_ahead_is_where_nobody_knows_whether_ironic_t
             if matches!(call, Call::SoftOff(_)) {
                 assert_eq!(decided_at(at(1_000_119), &host, &seen).call, Some(call));
                 let over = decided_at(at(1_000_200), &host, &failed(Power::On));
-                assert_eq!(over.call, Some(Call::HardOff), "its time goes on");
+                assert_eq!(over.call, Some(Call::Off), "its time goes on");
             }
         }
     }
@@ -145,11 +145,11 @@ fn a_soft_attempt_that_waited_for_ironic_goes_on_by_its_own_clock() {
 
 #[test]
 fn a_call_that_ironic_does_not_take_is_told_once() {
-    let calls = [Call::HardOff, Call::SoftOff(seconds(60)), Call::On];
+    let calls = [Call::Off, Call::SoftOff(seconds(60)), Call::On];
     let phases = [Reason::HardPowerOff, Reason::SoftPowerOff, Reason::PoweringOn];
     for reason in WAITS {
         for (call, phase) in calls.into_iter().zip(phases) {
-            let mut host = cycling(&[(PLAIN, "")], phase, call == Call::HardOff, 1);
+            let mut host = cycling(&[(PLAIN, "")], phase, call == Call::Off, 1);
             host.powered_on = call != Call::On;
             let seen = node(if host.powered_on { Power::On } else { Power::Off });
             let done = settled(&host, &seen, call, &answer(reason));
@@ -178,10 +178,10 @@ fn a_reset_that_ironic_does_not_take_is_told_once_although_each_try_is_written_d
             let tried = decided(&host, &node(Power::On));
             assert_eq!(
                 (tried.call, reason_written(&tried)),
-                (Some(Call::Reset), Some(Reason::Restarting))
+                (Some(Call::Reboot), Some(Reason::Restarting))
             );
             host = after(host, &tried);
-            let refused = settled(&host, &node(Power::On), Call::Reset, &answer(reason));
+            let refused = settled(&host, &node(Power::On), Call::Reboot, &answer(reason));
             assert_eq!(reason_written(&refused), Some(reason));
             told_of.extend(told(&refused));
             host = after(host, &refused);

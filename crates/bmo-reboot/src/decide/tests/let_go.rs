@@ -55,11 +55,11 @@ fn a_hold_is_carried_out_again_when_its_host_comes_back_and_that_is_no_other_cyc
         assert_eq!(done.status.pending, None, "{refusal:?}");
         // Somebody switched it on meanwhile; it was cut, and is cut again.
         let done = decided(&host, &node(Power::On));
-        assert_eq!((done.status.powered_on, done.call), (Some(true), Some(Call::HardOff)));
+        assert_eq!((done.status.powered_on, done.call), (Some(true), Some(Call::Off)));
         assert_eq!(done.status.pending, None, "{refusal:?}");
         // A failure of that time may be one of switching it off.
         let done = decided(&host, &failed(Power::Off));
-        assert_eq!((done.status.powered_on, done.call), (None, Some(Call::HardOff)), "{refusal:?}");
+        assert_eq!((done.status.powered_on, done.call), (None, Some(Call::Off)), "{refusal:?}");
         // Its client has let go: the cycle ends.
         let free = Host { requests: Requests::default(), ..host };
         assert_eq!(decided(&free, &node(Power::Off)).call, Some(Call::On), "{refusal:?}");
@@ -107,7 +107,7 @@ fn that_two_switch_a_machine_is_told_until_we_have_changed_its_power_or_have_it_
     assert_eq!(decided(&disputed, &node(Power::On)), Decided::rest(Reason::AtRest), "told once");
     // Nothing is given up for it.
     let asked = Host { requests: with(&[(HOLD, HARD)]).requests, ..disputed.clone() };
-    assert_eq!(decided(&asked, &node(Power::On)).call, Some(Call::HardOff));
+    assert_eq!(decided(&asked, &node(Power::On)).call, Some(Call::Off));
     let off = Host { online: false, ..disputed.clone() };
     let ours = decided(&off, &node(Power::Off));
     let managed = ours.status.managed.map(|it| it.reason);

@@ -49,7 +49,7 @@ fn held_within(keys: &[&str]) -> Host {
 
 #[test]
 fn a_hold_of_a_machine_in_maintenance_is_carried_out_and_not_believed() {
-    for (mode, call) in [(HARD, Call::HardOff), ("", Call::SoftOff(seconds(60)))] {
+    for (mode, call) in [(HARD, Call::Off), ("", Call::SoftOff(seconds(60)))] {
         let mut host = parked(&[]);
         host.requests = Requests::of([(HOLD, mode)].into_iter());
         // Whoever set that hold does not find the host shown off.
@@ -88,7 +88,7 @@ fn an_off_in_maintenance_that_failed_is_not_believed() {
     let mut host = after(host, &done);
     progress(&mut host, Reason::PowerFailed, true, 30);
     let done = decided(&host, &failed);
-    assert_eq!((done.call, done.status.powered_on), (Some(Call::HardOff), None));
+    assert_eq!((done.call, done.status.powered_on), (Some(Call::Off), None));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_power_on_that_may_be_on_its_way_is_waited_for_before_a_machine_in_maintenan
     let host = after(host, &done);
     let done = decided(&host, &since(999_971));
     assert_eq!((done.call, done.next), (None, Next::After(OFF_CONFIRM_DELAY)));
-    assert_eq!(decided(&host, &since(999_970)).call, Some(Call::HardOff));
+    assert_eq!(decided(&host, &since(999_970)).call, Some(Call::Off));
 }
 
 #[test]
@@ -135,9 +135,9 @@ fn after_the_maintenance_the_machine_is_asked_for_off_before_that_is_believed() 
     let host = after(host.clone(), &decided(&host, &unseen()));
     // Ironic has not looked at it yet.
     let done = decided(&host, &not_looked_at());
-    assert_eq!((done.call, done.status.is_empty()), (Some(Call::HardOff), true));
+    assert_eq!((done.call, done.status.is_empty()), (Some(Call::Off), true));
     // An Ironic that is busy or silent has not looked, and for whom the host was held off before is told nothing else.
-    let busy = (Call::HardOff, &Answer::Busy("locked".to_owned()));
+    let busy = (Call::Off, &Answer::Busy("locked".to_owned()));
     let busy = settle(&host, &not_looked_at(), busy, &Policy::default(), now());
     let silence = NodeSeen::Unanswered { lasting: true, problem: "no connection".to_owned() };
     let silent = decided(&host, &silence);
@@ -160,7 +160,7 @@ fn another_hold_in_the_middle_of_a_maintenance_has_ironic_look_again_and_one_tha
         let done = decided(&host, &unseen());
         assert_eq!((done.status.powered_on, done.call), (Some(true), None), "not for the new one");
         let host = after(host, &done);
-        assert_eq!(decided(&host, &unseen()).call, Some(Call::HardOff));
+        assert_eq!(decided(&host, &unseen()).call, Some(Call::Off));
     }
     let host = Host { requests: holds(&[OTHER]), ..held_within(&[HOLD, OTHER]) };
     let done = decided(&host, &unseen());

@@ -19,7 +19,7 @@ fn the_soft_clock_goes_on_while_something_is_waited_for() {
         let soft = |since, last| softly(&[(PLAIN, "")], reason, since, last);
         let done = decided(&soft(150, 90), &failed(Power::On));
         assert_eq!(done.call, Some(Call::SoftOff(Duration::from_millis(29_500))), "{reason:?}");
-        assert_eq!(decided(&soft(180, 90), &failed(Power::On)).call, Some(Call::HardOff));
+        assert_eq!(decided(&soft(180, 90), &failed(Power::On)).call, Some(Call::Off));
     }
 }
 
@@ -103,13 +103,13 @@ fn the_power_is_cut_although_ironic_loses_the_failure_of_every_slice() {
     put(&mut host, &progress);
     let at_second = |second| decided_at(at(second), &host, &node(Power::On)).call;
     assert_eq!(at_second(1_000_100), Some(Call::SoftOff(seconds(19))));
-    assert_eq!(at_second(1_000_119), Some(Call::HardOff));
+    assert_eq!(at_second(1_000_119), Some(Call::Off));
 }
 
 #[test]
 fn a_slice_that_ironic_gives_up_early_is_repeated_and_one_that_was_refused_is_not() {
     let early = softly(&[(PLAIN, "")], Reason::SoftPowerOff, 70, 5);
-    assert_eq!(decided(&early, &failed(Power::On)).call, Some(Call::HardOff));
+    assert_eq!(decided(&early, &failed(Power::On)).call, Some(Call::Off));
     // The last one is of what is left: here 60 of 180 seconds, and then 20.
     for (since, last) in [(48, 48), (31, 31), (121, 61), (151, 31), (171, 11)] {
         let given_up = softly(&[(PLAIN, "")], Reason::SoftPowerOff, since, last);
@@ -119,7 +119,7 @@ fn a_slice_that_ironic_gives_up_early_is_repeated_and_one_that_was_refused_is_no
     for (since, last) in [(29, 29), (149, 29), (169, 9)] {
         let refused = softly(&[(PLAIN, "")], Reason::SoftPowerOff, since, last);
         let call = decided(&refused, &failed(Power::On)).call;
-        assert_eq!(call, Some(Call::HardOff), "{since}, {last}");
+        assert_eq!(call, Some(Call::Off), "{since}, {last}");
     }
 }
 
@@ -134,7 +134,7 @@ fn a_slice_that_ended_with_its_conductor_was_not_refused() {
             assert_eq!(decided(&host, &ended).call, Some(Call::SoftOff(seconds(60))), "{why}");
         }
         let over = softly(&[(PLAIN, "")], Reason::SoftPowerOff, 180, 5);
-        assert_eq!(decided(&over, &ended).call, Some(Call::HardOff), "{why}");
+        assert_eq!(decided(&over, &ended).call, Some(Call::Off), "{why}");
     }
 }
 
@@ -145,7 +145,7 @@ fn a_soft_attempt_that_was_only_written_down_is_made_however_late() {
     assert_eq!(done.call, Some(Call::SoftOff(seconds(60))));
     assert_eq!(done.status.progress.unwrap().since, at(1_000_000), "with its whole time");
     let taken = softly(&[(PLAIN, "")], Reason::SoftPowerOff, 4_000, 4_000);
-    assert_eq!(decided(&taken, &node(Power::On)).call, Some(Call::HardOff));
+    assert_eq!(decided(&taken, &node(Power::On)).call, Some(Call::Off));
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn off_with_a_failure_stays_doubtful_whatever_is_waited_for() {
     for reason in [Reason::PowerFailed, Reason::NodeBusy, Reason::IronicUnreachable] {
         let host = cycling(&[(HOLD, "")], reason, true, 30);
         let done = decided(&host, &failed(Power::Off));
-        assert_eq!((done.status.powered_on, done.call), (None, Some(Call::HardOff)), "{reason:?}");
+        assert_eq!((done.status.powered_on, done.call), (None, Some(Call::Off)), "{reason:?}");
     }
     for reason in [Reason::RequestAccepted, Reason::IronicUnreachable] {
         let done = decided(&cycling(&[(HOLD, "")], reason, false, 30), &failed(Power::Off));
@@ -216,7 +216,7 @@ fn soft_never_follows_hard_while_the_cycle_lasts() {
         let mut woken = host.clone();
         put(&mut woken, &progress);
         assert_eq!(woken.progress(), Some(progress));
-        assert_eq!(decided(&woken, &node(Power::On)).call, Some(Call::HardOff), "{reason:?}");
+        assert_eq!(decided(&woken, &node(Power::On)).call, Some(Call::Off), "{reason:?}");
     }
     // The next cycle is another one.
     let mut next = with(&[(PLAIN, "")]);
@@ -260,7 +260,7 @@ fn a_hold_without_a_cycle_is_no_cycle_because_its_power_was_not_known() {
 #[test]
 fn a_request_of_a_machine_whose_power_is_not_known_is_accepted() {
     for (keys, call) in
-        [(&[(HOLD, HARD)][..], Call::HardOff), (&[(PLAIN, "")][..], Call::SoftOff(seconds(60)))]
+        [(&[(HOLD, HARD)][..], Call::Off), (&[(PLAIN, "")][..], Call::SoftOff(seconds(60)))]
     {
         let done = decided(&with(keys), &node(Power::Unknown));
         assert!(done.status.pending.is_some());
@@ -287,7 +287,7 @@ fn a_hold_of_a_machine_that_is_being_switched_on_does_not_find_it_shown_off_for_
     host.powered_on = true;
     let done = decided(&host, &coming);
     assert!(done.status.is_empty() && done.next == WATCH, "once: {done:?}");
-    assert_eq!(decided(&host, &node(Power::On)).call, Some(Call::HardOff));
+    assert_eq!(decided(&host, &node(Power::On)).call, Some(Call::Off));
     // Nobody waits for off.
     let free = Host { requests: Requests::default(), powered_on: false, ..host };
     assert!(decided(&free, &coming).status.is_empty());
@@ -321,7 +321,7 @@ fn whoever_holds_a_machine_whose_power_on_failed_has_ironic_look_at_it_again() {
         Reason::PowerUnknown,
     ];
     for reason in reasons {
-        for (mode, call) in [(HARD, Call::HardOff), ("", Call::SoftOff(seconds(60)))] {
+        for (mode, call) in [(HARD, Call::Off), ("", Call::SoftOff(seconds(60)))] {
             let mut host = held_while_coming_on();
             host.requests = Requests::of([(HOLD, mode)].into_iter());
             progress(&mut host, reason, false, 1);
@@ -407,7 +407,7 @@ fn a_power_on_is_written_down_ahead_also_where_ironic_shows_an_earlier_failure()
         let done = decided(&held, &failed(Power::Off));
         assert_eq!((done.call, done.next), (None, Next::After(OFF_CONFIRM_DELAY)), "{reason:?}");
         let late = change(failed(Power::Off), |node| node.off_since = Some(at(999_970)));
-        assert_eq!(decided(&held, &late).call, Some(Call::HardOff), "{reason:?}");
+        assert_eq!(decided(&held, &late).call, Some(Call::Off), "{reason:?}");
     }
 }
 
@@ -436,7 +436,7 @@ fn a_power_on_that_is_asked_for_again_may_be_on_its_way_although_not_every_try_i
 fn what_became_of_a_power_on_is_not_taken_for_known_because_its_host_was_seen_off() {
     let late = change(node(Power::Off), |node| node.off_since = Some(at(999_970)));
     for (online, reason) in [(true, Reason::PoweredOff), (false, Reason::Offline)] {
-        for (seen, call) in [(node(Power::Off), None), (failed(Power::Off), Some(Call::HardOff))] {
+        for (seen, call) in [(node(Power::Off), None), (failed(Power::Off), Some(Call::Off))] {
             // Shown on because of a hold, which has gone.
             let shown = Host { online, powered_on: true, ..held_while_coming_on() };
             let free = Host { requests: Requests::default(), ..shown };
@@ -500,7 +500,7 @@ fn a_machine_that_was_lost_while_it_was_being_switched_on_is_no_fence() {
         assert_eq!(decided(&host, &node(Power::Unknown)).status.powered_on, Some(true));
         host.powered_on = true;
         let done = decided(&host, &node(Power::Unknown));
-        assert_eq!((done.status.pending.is_some(), done.call), (true, Some(Call::HardOff)));
+        assert_eq!((done.status.pending.is_some(), done.call), (true, Some(Call::Off)));
     }
 }
 

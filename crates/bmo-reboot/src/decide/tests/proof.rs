@@ -35,10 +35,10 @@ fn a_machine_that_is_shown_off_is_asked_twice_before_anybody_is_told_to_hold_it_
     let softly = cycling(&[(HOLD, "")], Reason::SoftPowerOff, false, 5);
     let soft = Call::SoftOff(seconds(60));
     for (host, call) in [
-        (parked(HARD), Call::HardOff),
+        (parked(HARD), Call::Off),
         (parked(""), soft),
-        (joined(), Call::HardOff),
-        (cut, Call::HardOff),
+        (joined(), Call::Off),
+        (cut, Call::Off),
         (softly, soft),
     ] {
         for unproven in [shown(OffProof::None), again_after(0)] {
@@ -80,7 +80,7 @@ fn an_off_that_failed_is_told_and_tried_again_at_the_pace_of_every_off() {
         assert_eq!(decided(&told, &clean).call, None, "not at once");
         let later = at(1_000_010);
         let done = decided_at(later, &told, &clean);
-        assert_eq!((done.call, done.status.powered_on), (Some(Call::HardOff), None), "{told:?}");
+        assert_eq!((done.call, done.status.powered_on), (Some(Call::Off), None), "{told:?}");
     }
 }
 
@@ -88,7 +88,7 @@ fn an_off_that_failed_is_told_and_tried_again_at_the_pace_of_every_off() {
 fn an_old_failure_says_nothing_of_an_off_that_was_not_asked_for() {
     let old = change(failed(Power::Off), |node| node.off_proof = OffProof::None);
     let done = decided(&parked(HARD), &old);
-    assert_eq!((done.call, reason_written(&done)), (Some(Call::HardOff), None));
+    assert_eq!((done.call, reason_written(&done)), (Some(Call::Off), None));
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn who_joins_a_hold_or_holds_a_host_out_of_use_is_told_what_is_waited_for() {
     let engaged = change(unproven.clone(), |node| node.engaged = Some("cleaning".to_owned()));
     let silence = NodeSeen::Unanswered { lasting: true, problem: "no connection".to_owned() };
     let answered = |host: &Host, answer: &Answer| {
-        settle(host, &unproven, (Call::HardOff, answer), &Policy::default(), now())
+        settle(host, &unproven, (Call::Off, answer), &Policy::default(), now())
     };
     let (busy, lost) =
         (Answer::Busy("locked".to_owned()), Answer::Unreachable("no worker".to_owned()));

@@ -240,11 +240,11 @@ proptest! {
             prop_assert!(is_off(&seen) || may_stay_on(&host, &seen));
         }
         // Off is asked for by a stamp or by online, and never of what must stay on.
-        if matches!(done.call, Some(Call::HardOff | Call::SoftOff(_))) {
+        if matches!(done.call, Some(Call::Off | Call::SoftOff(_))) {
             prop_assert!(after.in_cycle() || !host.online || is_off(&seen));
             prop_assert!(!may_stay_on(&host, &seen));
         }
-        if matches!(done.call, Some(Call::Reset | Call::SoftReset(_))) {
+        if matches!(done.call, Some(Call::Reboot | Call::SoftReboot(_))) {
             prop_assert!(may_stay_on(&host, &seen) && after.in_cycle());
         }
         // Off is what was seen, never what was not, and twice unless the power was cut.
@@ -349,7 +349,7 @@ proptest! {
 
     #[test]
     fn an_answer_that_was_no_refusal_marks_nothing_as_failed(host in any_host(), seen in any_node(), number in 0..4_usize, which in 0..5_usize) {
-        let call = [Call::On, Call::HardOff, Call::SoftOff(seconds(9)), Call::Reset, Call::SoftReset(seconds(9))][which];
+        let call = [Call::On, Call::Off, Call::SoftOff(seconds(9)), Call::Reboot, Call::SoftReboot(seconds(9))][which];
         let no = || "no".to_owned();
         let answer = &[Answer::Busy(no()), Answer::Unreachable(no()), Answer::Unknown, Answer::NoRoom][number];
         let done = settle(&host, &seen, (call, answer), &Policy::default(), now());

@@ -73,7 +73,7 @@ fn a_reset_that_failed_after_ironic_took_it_is_not_called_completed() {
     write(&mut off, &done.status);
     assert_eq!(decided(&off, &failed(Power::Off)).call, Some(Call::On));
     host.requests = Requests::of([(PLAIN, HARD)].into_iter());
-    assert_eq!(decided(&host, &failed(Power::On)).call, Some(Call::Reset), "asked again");
+    assert_eq!(decided(&host, &failed(Power::On)).call, Some(Call::Reboot), "asked again");
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_soft_reset_that_failed_names_the_way_out_and_is_not_repeated_softly() {
     write(&mut host, &done.status);
     host.requests = Requests::of([(PLAIN, "")].into_iter());
     let done = decided(&host, &failed(Power::On));
-    assert_eq!(done.call, Some(Call::Reset), "a soft one would fail in the same way");
+    assert_eq!(done.call, Some(Call::Reboot), "a soft one would fail in the same way");
     assert!(done.status.progress.unwrap().hard, "and that is kept");
     let engaged = change(failed(Power::On), |node| node.engaged = Some("cleaning".to_owned()));
     let waiting = decided(&host, &engaged).status.progress.unwrap();
@@ -97,7 +97,7 @@ fn a_soft_reset_that_failed_names_the_way_out_and_is_not_repeated_softly() {
     write(&mut other, &done.status);
     other.requests = Requests::of([(PLAIN, "")].into_iter());
     let again = decided(&other, &failed(Power::On)).call;
-    assert!(matches!(again, Some(Call::SoftReset(_))), "{again:?}");
+    assert!(matches!(again, Some(Call::SoftReboot(_))), "{again:?}");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_reset_for_a_hold_that_failed_is_told_and_made_again_only_for_a_hold_that_co
     assert_eq!((progress.reason, progress.has_served(HOLD)), (Reason::PowerFailed, false));
     put(&mut host, &progress);
     host.requests = Requests::of([(HOLD, "")].into_iter());
-    assert_eq!(decided(&host, &failed(Power::On)).call, Some(Call::Reset), "asked again");
+    assert_eq!(decided(&host, &failed(Power::On)).call, Some(Call::Reboot), "asked again");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_hold_that_went_and_comes_back_is_answered_by_another_reset() {
     write(&mut host, &done.status);
     assert!(decided(&host, &node(Power::On)).status.is_empty(), "written once");
     host.requests = both;
-    assert_eq!(decided(&host, &node(Power::On)).call, Some(Call::Reset));
+    assert_eq!(decided(&host, &node(Power::On)).call, Some(Call::Reboot));
 }
 
 #[test]
@@ -161,8 +161,8 @@ fn thousands_of_holds_that_cannot_be_given_fit_into_a_condition_and_are_answered
 #[test]
 fn the_stamp_of_a_reset_neither_lies_in_the_future_nor_before_the_reset() {
     for (keys, call) in [
-        (&[(PLAIN, HARD)][..], Call::Reset),
-        (&[(PLAIN, "")][..], Call::SoftReset(Policy::default().soft_timeout)),
+        (&[(PLAIN, HARD)][..], Call::Reboot),
+        (&[(PLAIN, "")][..], Call::SoftReboot(Policy::default().soft_timeout)),
     ] {
         let host = stays_on(keys);
         let done = decided(&host, &node(Power::On));
@@ -184,7 +184,7 @@ fn the_stamp_of_a_reset_neither_lies_in_the_future_nor_before_the_reset() {
     host.requests = Requests::of([(PLAIN, "")].into_iter());
     host = after(host.clone(), &decided_at(at(1_000_003), &host, &failed(Power::On)));
     let done = decided_at(at(1_000_010), &host, &failed(Power::On));
-    assert_eq!(done.call, Some(Call::Reset));
+    assert_eq!(done.call, Some(Call::Reboot));
 }
 
 #[test]

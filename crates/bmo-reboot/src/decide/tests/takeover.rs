@@ -58,7 +58,7 @@ fn a_node_that_nobody_was_seen_registering_is_taken_over_as_it_is() {
     let missing = after(asked.clone(), &decided(&asked, &NodeSeen::Missing));
     for registration in [Registration::Manageable, Registration::Verifying] {
         let done = decided(&missing, &registered(registration));
-        assert_eq!(done.call, Some(Call::HardOff), "{registration:?}");
+        assert_eq!(done.call, Some(Call::Off), "{registration:?}");
     }
 }
 
@@ -165,7 +165,7 @@ fn a_machine_that_ironic_has_lost_says_so_at_rest_and_is_the_operators_until_it_
     // Nobody who asks for off waits for that.
     let asked = Host { requests: with(&[(HOLD, HARD)]).requests, ..free };
     assert_eq!(decided_by(&policy(), &asked, &lost).reason, Reason::TakenOver);
-    assert_eq!(decided_by(&policy(), &taken(asked), &lost).call, Some(Call::HardOff));
+    assert_eq!(decided_by(&policy(), &taken(asked), &lost).call, Some(Call::Off));
     let mut held = taken(cycling(&[(HOLD, HARD)], Reason::HeldOff, true, 9));
     held.powered_on = false;
     assert!(!is_given_back(&decided_by(&policy(), &held, &lost)));

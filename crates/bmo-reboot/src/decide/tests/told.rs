@@ -79,7 +79,7 @@ fn a_held_host_that_was_switched_on_by_somebody_is_warned_about() {
             host = after(host.clone(), &decided(&host, &node(Power::Unknown)));
         }
         let done = decided(&host, &node(Power::On));
-        assert_eq!((done.status.powered_on, done.call), (Some(true), Some(Call::HardOff)));
+        assert_eq!((done.status.powered_on, done.call), (Some(true), Some(Call::Off)));
         let note = &done.events[0];
         assert!(note.warning && told_reason(note) == Reason::PoweredOn, "{:?}", done.events);
         assert!(note.text.contains(HOLD) && done.events.len() == 1, "{:?}", done.events);
