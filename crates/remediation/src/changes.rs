@@ -71,7 +71,7 @@ impl Context {
     pub fn cluster_changed(&self, cluster: &Cluster) {
         let key = ObjectKey::of(cluster);
         if cached(&self.caches.clusters, self.served.core, &key).is_none() {
-            self.workloads.forget(&key.namespace, &key.name);
+            self.workloads.forget(&key);
         }
         self.changed(Role::Cluster, &key);
         // A pause may have ended.

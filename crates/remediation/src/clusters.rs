@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use controller_kit::engine::Shared;
+use controller_kit::engine::{ObjectKey, Shared};
 use controller_kit::{api_error, kubeconfig};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
@@ -17,12 +17,10 @@ const FRESH: Duration = Duration::from_secs(60);
 /// What nobody has used for so long is dropped: a client that is idle, and a trouble that nobody asks about any more.
 const IDLE: Duration = Duration::from_secs(300);
 
-type Name = (String, String);
-
 /// The clients.
 pub struct Clusters {
     management: Client,
-    known: Shared<HashMap<Name, Known>>,
+    known: Shared<HashMap<ObjectKey, Known>>,
 }
 
 #[derive(Default)]
@@ -43,8 +41,8 @@ impl Clusters {
     }
 
     /// What is known of a cluster, or is to be known from now on.
-    fn with<R>(&self, name: &Name, step: impl FnOnce(&mut Known) -> R) -> R {
-        self.known.with(|known| step(known.entry(name.clone()).or_default()))
+    fn with<R>(&self, cluster: &ObjectKey, step: impl FnOnce(&mut Known) -> R) -> R {
+        self.known.with(|known| step(known.entry(cluster.clone()).or_default()))
     }
 
     /// How many clients there are, and how many of their clusters do not answer.
@@ -56,8 +54,8 @@ impl Clusters {
     }
 
     /// The cluster is gone: its client is closed.
-    pub fn forget(&self, namespace: &str, cluster: &str) {
-        self.known.with(|known| known.remove(&named(namespace, cluster)));
+    pub fn forget(&self, cluster: &ObjectKey) {
+        self.known.with(|known| known.remove(cluster));
     }
 
     /// Drops what nobody needs any more.
@@ -67,9 +65,9 @@ impl Clusters {
     }
 
     /// Notes that a cluster did not answer: for a moment nobody asks it.
-    pub fn failed(&self, namespace: &str, cluster: &str, why: &str) {
+    pub fn failed(&self, cluster: &ObjectKey, why: &str) {
         let now = Instant::now();
-        self.with(&named(namespace, cluster), |it| {
+        self.with(cluster, |it| {
             it.trouble = Some((now + RESTS, why.to_owned()));
             it.used = Some(now);
             // The next one who asks reads the kubeconfig again: it may be the reason.
@@ -79,50 +77,49 @@ impl Clusters {
 
     /// Notes that one node did not take a write: for a moment it counts as one that cannot be asked, which has a deadline.
     /// The other nodes of its cluster are looked at all the same.
-    pub fn refused(&self, namespace: &str, cluster: &str, node: &str, why: &str) {
+    pub fn refused(&self, cluster: &ObjectKey, node: &str, why: &str) {
         let now = Instant::now();
-        self.with(&named(namespace, cluster), |it| {
+        self.with(cluster, |it| {
             it.refusing.insert(node.to_owned(), (now + RESTS, why.to_owned()));
             it.used = Some(now);
         });
     }
 
     /// Why a node is left alone just now, if it is.
-    pub fn refusal(&self, namespace: &str, cluster: &str, node: &str) -> Option<String> {
+    pub fn refusal(&self, cluster: &ObjectKey, node: &str) -> Option<String> {
         self.known.with(|known| {
-            let it = known.get_mut(&named(namespace, cluster))?;
+            let it = known.get_mut(cluster)?;
             it.refusing.retain(|_, (until, _)| *until > Instant::now());
             it.refusing.get(node).map(|(_, why)| why.clone())
         })
     }
 
     /// Notes that a cluster answered.
-    pub fn answered(&self, namespace: &str, cluster: &str) {
+    pub fn answered(&self, cluster: &ObjectKey) {
         self.known.with(|known| {
-            if let Some(it) = known.get_mut(&named(namespace, cluster)) {
+            if let Some(it) = known.get_mut(cluster) {
                 it.trouble = None;
             }
         });
     }
 
     /// The client of a cluster; the error says why there is none, and what to do.
-    pub async fn client(&self, namespace: &str, cluster: &str) -> Result<Client, String> {
-        let name = named(namespace, cluster);
-        if let Some(known) = self.at_hand(&name) {
+    pub async fn client(&self, cluster: &ObjectKey) -> Result<Client, String> {
+        if let Some(known) = self.at_hand(cluster) {
             return known;
         }
-        let made = self.make(&name).await;
+        let made = self.make(cluster).await;
         if let Err(why) = &made {
-            self.failed(namespace, cluster, why);
+            self.failed(cluster, why);
         }
         made
     }
 
     /// What is known without asking: a client, or why there is none.
-    fn at_hand(&self, name: &Name) -> Option<Result<Client, String>> {
+    fn at_hand(&self, cluster: &ObjectKey) -> Option<Result<Client, String>> {
         let now = Instant::now();
         self.known.with(|known| {
-            let it = known.get_mut(name)?;
+            let it = known.get_mut(cluster)?;
             it.used = Some(now);
             if let Some((until, why)) = &mut it.trouble {
                 if *until > now {
@@ -137,10 +134,9 @@ impl Clusters {
         })
     }
 
-    async fn make(&self, name: &Name) -> Result<Client, String> {
-        let (namespace, cluster) = name;
-        let secret_name = format!("{cluster}-kubeconfig");
-        let secrets: Api<Secret> = Api::namespaced(self.management.clone(), namespace);
+    async fn make(&self, cluster: &ObjectKey) -> Result<Client, String> {
+        let secret_name = format!("{}-kubeconfig", cluster.name);
+        let secrets: Api<Secret> = Api::namespaced(self.management.clone(), &cluster.namespace);
         let secret = tokio::time::timeout(PATIENCE, secrets.get(&secret_name))
             .await
             .map_err(|_| format!("the secret {secret_name} could not be read in time"))?
@@ -148,7 +144,7 @@ impl Clusters {
                 format!("the secret {secret_name} cannot be read: {}", api_error::explain(&error))
             })?;
         let version = secret.metadata.resource_version.clone();
-        let same = self.with(name, |it| {
+        let same = self.with(cluster, |it| {
             let client = it.client.clone().filter(|_| it.version == version)?;
             it.read = Some(Instant::now());
             Some(client)
@@ -157,16 +153,12 @@ impl Clusters {
             return Ok(client);
         }
         let client = kubeconfig::watching_client(&secret, PATIENCE).await?;
-        self.with(name, |it| {
+        self.with(cluster, |it| {
             (it.version, it.client) = (version, Some(client.clone()));
             (it.read, it.used) = (Some(Instant::now()), Some(Instant::now()));
         });
         Ok(client)
     }
-}
-
-fn named(namespace: &str, cluster: &str) -> Name {
-    (namespace.to_owned(), cluster.to_owned())
 }
 
 #[cfg(test)]
@@ -175,13 +167,19 @@ mod tests {
 
     use kube::Client;
 
+    use controller_kit::engine::ObjectKey;
+
     use super::{Clusters, IDLE, Known};
+
+    fn cluster(namespace: &str, name: &str) -> ObjectKey {
+        ObjectKey { namespace: namespace.to_owned(), name: name.to_owned() }
+    }
 
     #[tokio::test]
     async fn a_cluster_that_nobody_asks_any_more_is_not_called_unreachable_for_ever() {
         let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let clusters = Clusters::new(Client::try_from(nowhere).unwrap());
-        clusters.failed("ns", "c", "no answer");
+        clusters.failed(&cluster("ns", "c"), "no answer");
         clusters.tidy(Instant::now());
         assert_eq!(clusters.counts(), (0, 1), "somebody may still be asking");
         clusters.tidy(Instant::now() + IDLE * 2);
@@ -193,21 +191,20 @@ mod tests {
         let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let client = Client::try_from(nowhere).unwrap();
         let clusters = Clusters::new(client.clone());
-        let name = |namespace: &str, cluster: &str| (namespace.to_owned(), cluster.to_owned());
-        let all = [name("ns", "c"), name("ns", "d"), name("other", "c")];
+        let all = [cluster("ns", "c"), cluster("ns", "d"), cluster("other", "c")];
         for it in all.clone() {
             let (client, read) = (Some(client.clone()), Some(Instant::now()));
             let known = Known { client, read, ..Known::default() };
             clusters.known.with(|all| all.insert(it, known));
         }
-        clusters.refused("ns", "c", "n", "forbidden");
+        clusters.refused(&all[0], "n", "forbidden");
         assert!(clusters.at_hand(&all[0]).is_some_and(|it| it.is_ok()));
-        clusters.forget("ns", "c");
+        clusters.forget(&all[0]);
         assert!(
             clusters.at_hand(&all[0]).is_none(),
             "one that is made anew has its own kubeconfig"
         );
-        assert_eq!(clusters.refusal("ns", "c", "n"), None, "and nodes of its own");
+        assert_eq!(clusters.refusal(&all[0], "n"), None, "and nodes of its own");
         for it in &all[1..] {
             assert!(clusters.at_hand(it).is_some_and(|it| it.is_ok()), "{it:?}");
         }
@@ -218,14 +215,14 @@ mod tests {
     async fn one_who_asks_is_enough_to_see_whether_a_cluster_answers_again() {
         let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let clusters = Clusters::new(Client::try_from(nowhere).unwrap());
-        let name = ("ns".to_owned(), "c".to_owned());
-        clusters.failed("ns", "c", "no answer");
+        let name = cluster("ns", "c");
+        clusters.failed(&name, "no answer");
         assert!(clusters.at_hand(&name).unwrap().is_err(), "it is left alone for a moment");
         let over = Some((Instant::now(), "no answer".to_owned()));
         clusters.with(&name, |it| it.trouble = over);
         assert!(clusters.at_hand(&name).is_none(), "who comes first asks");
         assert!(clusters.at_hand(&name).unwrap().is_err(), "the others do not wait beside it");
-        clusters.answered("ns", "c");
+        clusters.answered(&name);
         assert!(clusters.at_hand(&name).is_none());
     }
 
@@ -233,10 +230,10 @@ mod tests {
     async fn a_node_that_takes_no_write_does_not_hide_the_others_of_its_cluster() {
         let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let clusters = Clusters::new(Client::try_from(nowhere).unwrap());
-        clusters.refused("ns", "c", "n", "forbidden");
-        assert_eq!(clusters.refusal("ns", "c", "n").as_deref(), Some("forbidden"));
-        for (cluster, node) in [("c", "other"), ("d", "n")] {
-            assert_eq!(clusters.refusal("ns", cluster, node), None);
+        clusters.refused(&cluster("ns", "c"), "n", "forbidden");
+        assert_eq!(clusters.refusal(&cluster("ns", "c"), "n").as_deref(), Some("forbidden"));
+        for (name, node) in [("c", "other"), ("d", "n")] {
+            assert_eq!(clusters.refusal(&cluster("ns", name), node), None);
         }
         assert_eq!(clusters.counts(), (0, 0), "the cluster answers");
     }

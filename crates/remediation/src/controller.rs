@@ -21,8 +21,7 @@ use kube::runtime::watcher;
 
 use crate::clusters::Clusters;
 use crate::context::{Caches, Context, Looks, Role, cached};
-use crate::decide::decide;
-use crate::decide::ending::GRACE;
+use crate::decide::{GRACE, decide};
 use crate::leftover;
 use crate::metrics::Metrics;
 use crate::model::{Key, Memory, Seen, Write};

@@ -6,7 +6,7 @@
 //! `node` what is known of the node meanwhile, `ending` how a request ends.
 
 mod attempt;
-pub(crate) mod ending;
+mod ending;
 mod first_boot;
 mod node;
 
@@ -26,6 +26,11 @@ use crate::request::{Group, Refusal, Request, Standing, Strategy};
 use crate::seen::{Host, Machine, Unmanaged};
 use crate::settings::Policy;
 use crate::text;
+
+/// The health check takes a moment to see that a node is ready.
+pub(crate) const GRACE: Duration = Duration::from_secs(60);
+/// So long a health check waits for the first node of a machine, unless it is told otherwise.
+const BY_ITSELF: Duration = Duration::from_secs(600);
 
 /// Decides about a request, or has nothing to say.
 type Decide = fn(&Case<'_>) -> Option<Decision>;
@@ -82,10 +87,9 @@ pub fn is_to_be_asked(request: &Request) -> bool {
 /// it would set its own taint on the node, in a cluster where nobody can refuse that. Not before it is written down elsewhere
 /// that it had begun.
 fn taking_over(case: &Case<'_>, mut decision: Decision) -> Decision {
-    let is_known = case.standing.step.is_some() || case.standing.said.is_some();
     let done = |it: &Act| matches!(it, Act::AddFinalizer | Act::RemoveFinalizer);
     if case.request.theirs
-        && is_known
+        && case.standing.is_known()
         && case.is_watched()
         && case.request.deleting.is_none()
         && decision.reason != Reason::Paused
@@ -154,6 +158,16 @@ impl<'a> Case<'a> {
     /// What to do. Where that is spoilt no try begins, and what was begun is undone in the usual time.
     pub(crate) fn strategy(&self) -> Strategy {
         self.request.strategy.as_ref().copied().unwrap_or_default()
+    }
+
+    /// How long something has to last before it counts although the health check says nothing of it.
+    pub(crate) fn patience(&self) -> Duration {
+        self.strategy().timeout.max(GRACE)
+    }
+
+    /// How long something is waited for that may come right by itself: a first boot, a host that is being restored.
+    pub(crate) fn long(&self) -> Duration {
+        self.strategy().timeout.max(BY_ITSELF)
     }
 
     /// Time since a moment; none if that is in the future.
@@ -257,7 +271,7 @@ fn ready_meanwhile(case: &Case<'_>) -> Option<Decision> {
     let is_called_well = machine.healthy?;
     let said = case.standing.said.as_ref().map(|it| it.reason);
     let was_told = said.is_some_and(Reason::is_refusal);
-    let is_old = machine.healthy_since.is_some_and(|it| case.age(it) >= ending::GRACE);
+    let is_old = machine.healthy_since.is_some_and(|it| case.age(it) >= GRACE);
     if case.is_begun()? || !(was_told || is_old) {
         return None;
     }
@@ -266,7 +280,7 @@ fn ready_meanwhile(case: &Case<'_>) -> Option<Decision> {
             None => return Some(Decision::look_at_node(REASON)),
             Some(ready) => ready,
         };
-    is_ready.then(|| wait(case, REASON, text::READY_MEANWHILE).again(ending::GRACE))
+    is_ready.then(|| wait(case, REASON, text::READY_MEANWHILE).again(GRACE))
 }
 
 /// Its firmware is being changed, and a machine that loses power then may never start again. What was begun before goes on: the

@@ -215,6 +215,12 @@ impl Observed {
         labelled.or_else(|| self.last().and_then(|it| it.cluster.as_deref()))
     }
 
+    /// The same, as its client is found.
+    pub fn workload(&self) -> Option<ObjectKey> {
+        let (namespace, name) = (self.request.namespace.clone(), self.cluster_name()?.to_owned());
+        Some(ObjectKey { namespace, name })
+    }
+
     /// Whether CAPM3 began with the request: then an out-of-service taint that names nobody is the request's.
     pub fn is_adopted(&self) -> bool {
         self.last().map_or_else(|| self.request.is_others_work(), |it| it.adopted)

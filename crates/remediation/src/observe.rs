@@ -83,9 +83,8 @@ async fn watch_node(context: &Context, key: &RequestKey, live: &Live, memory: &m
         memory.watch = watch;
         return;
     }
-    let Ok(client) = context.workloads.client(&seen.request.namespace, cluster).await else {
-        return;
-    };
+    let Some(workload) = seen.workload() else { return };
+    let Ok(client) = context.workloads.client(&workload).await else { return };
     let (lookout, key) = (context.lookout.clone(), Key::Request(key.clone()));
     let tell = move || lookout.enqueue(key.clone(), Class::Normal);
     let version = live.place.as_ref().and_then(|it| it.object.resource_version());
@@ -298,13 +297,12 @@ async fn live(context: &Context, known: &Live) -> Result<Option<Live>, Error> {
 async fn look_at_node(context: &Context, live: &mut Live, load: bool) {
     let seen = &live.seen;
     let (request, machine) = (&seen.request, seen.machine.as_ref());
-    let (Some(name), Some(cluster)) = (seen.node_name(), seen.cluster_name()) else {
+    let (Some(name), Some(cluster)) = (seen.node_name(), seen.workload()) else {
         live.seen.node = NodeSeen::NoName;
         return;
     };
     let sought = node::Sought {
-        namespace: &request.namespace,
-        cluster,
+        cluster: &cluster,
         name,
         provider_id: machine.and_then(|it| it.provider_id.as_deref()),
         request: &request.uid,
@@ -350,9 +348,9 @@ pub async fn orphan(context: &Context, key: &ObjectKey) -> Result<Option<Seen>, 
 async fn left_behind(context: &Context, host: Arc<BareMetalHost>) -> Option<Seen> {
     let history = History::of(&host);
     let entry = history.tainted()?;
+    let (namespace, name) = (host.metadata.namespace.clone()?, entry.tainted.clone()?);
     let sought = node::Sought {
-        namespace: host.metadata.namespace.as_deref()?,
-        cluster: entry.tainted.as_deref()?,
+        cluster: &ObjectKey { namespace, name },
         name: entry.node.as_deref()?,
         provider_id: None,
         request: &entry.remediation,

@@ -212,12 +212,11 @@ impl<'a> Pass<'a> {
             Error::Superseded | Error::Other(..) => return,
         };
         let (seen, workloads) = (&self.live.seen, &self.context.workloads);
-        let (namespace, cluster) =
-            (&seen.request.namespace, seen.cluster_name().unwrap_or_default());
-        let why = text::not_let(cluster, what, &why);
+        let cluster = seen.workload().unwrap_or_default();
+        let why = text::not_let(&cluster.name, what, &why);
         match seen.node_name().filter(|_| answered) {
-            Some(node) => workloads.refused(namespace, cluster, node, &why),
-            None => workloads.failed(namespace, cluster, &why),
+            Some(node) => workloads.refused(&cluster, node, &why),
+            None => workloads.failed(&cluster, &why),
         }
     }
 

@@ -7,7 +7,7 @@ use controller_kit::engine::Reason as _;
 use k8s_openapi::jiff::Timestamp;
 
 use super::attempt::{POLL, again, fail, failure};
-use super::{Case, node, refuse};
+use super::{Case, GRACE, node, refuse};
 use crate::decision::{Act, Decision, HostWrite};
 use crate::history::{Entry, History};
 use crate::model::ClusterSeen;
@@ -17,10 +17,6 @@ use crate::seen::{Host, Machine, Node, NodeSeen, Taint, Unmanaged};
 use crate::settings::Fencing;
 use crate::text;
 
-/// The health check takes a moment to see that a node is ready.
-pub(crate) const GRACE: Duration = Duration::from_secs(60);
-/// So long a host that is gone may come back: it may be being restored.
-const LOST: Duration = Duration::from_secs(600);
 /// How soon the health check has written down what it withdrew a request for.
 const SOON: Duration = Duration::from_secs(5);
 /// How often it is looked whether a node can be given back what it had.
@@ -215,8 +211,7 @@ pub(super) fn succeeded(case: &Case<'_>) -> Option<Decision> {
         return Some(rest);
     }
     let since = case.standing.since.unwrap_or(case.now);
-    let patience = case.strategy().timeout.max(GRACE);
-    if let Some(left) = case.left(since, patience)
+    if let Some(left) = case.left(since, case.patience())
         && !agreed
     {
         return Some(rest.again(left));
@@ -367,7 +362,7 @@ pub(super) fn host_lost(case: &Case<'_>, refusal: &Refusal) -> Option<Decision> 
     }
     let said = case.standing.said.as_ref().filter(|it| it.reason == refusal.reason)?;
     let since = case.standing.since?;
-    if let Some(left) = case.left(since, case.strategy().timeout.max(LOST)) {
+    if let Some(left) = case.left(since, case.long()) {
         return Some(refuse(case, refusal).again(left));
     }
     let decision = Decision::rest(Reason::Exhausted);

@@ -7,16 +7,13 @@
 use std::time::Duration;
 
 use super::attempt::POLL;
-use super::ending::GRACE;
-use super::{Case, node, wait};
+use super::{Case, GRACE, node, wait};
 use crate::decision::{Act, Decision};
 use crate::reason::Reason;
 use crate::request::{Said, Standing};
 use crate::seen::NodeSeen;
 use crate::text;
 
-/// So long a health check waits for the first node of a machine, unless it is told otherwise.
-const BOOT: Duration = Duration::from_secs(600);
 const REASON: Reason = Reason::HostBooting;
 
 /// The request was refused, and its host may be booting for the first time. One full time is left for that.
@@ -33,7 +30,7 @@ pub(super) fn await_first_boot(case: &Case<'_>) -> Option<Decision> {
         return None;
     }
     let begun = case.standing.since.filter(|_| said.reason == REASON);
-    let (since, time) = (begun.unwrap_or(case.now), case.strategy().timeout.max(BOOT));
+    let (since, time) = (begun.unwrap_or(case.now), case.long());
     let rest = Decision::rest(REASON);
     let Some(left) = case.left(since, time) else {
         // A person wants a power cycle of a node that is ready as well.

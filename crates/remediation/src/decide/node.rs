@@ -5,7 +5,6 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::Case;
-use super::ending::GRACE;
 use crate::history::{Entry, History};
 use crate::seen::{Host, Machine, Node, NodeCondition, NodeSeen, Taint, UNKNOWN};
 use crate::settings::Fencing;
@@ -66,8 +65,7 @@ pub(super) fn has_come_up(case: &Case<'_>, machine: &Machine, since: Timestamp) 
 /// not write what it finds: what stands on the Machine may be over, and more may have come to it. So what it says counts
 /// only while it is so, and what has lasted for as long as a node may take counts although nothing is said of it.
 pub(super) fn ails(case: &Case<'_>, machine: &Machine, node: &Node) -> bool {
-    let patience = case.strategy().timeout.max(GRACE);
-    let lasts = |since: Option<Timestamp>| since.is_some_and(|it| case.age(it) >= patience);
+    let lasts = |since: Option<Timestamp>| since.is_some_and(|it| case.age(it) >= case.patience());
     let is_meant = |it: &NodeCondition| {
         let said = |(kind, status): &(String, String)| *kind == it.kind && *status == it.status;
         machine.complaints.iter().any(said) || (it.is_trouble() && lasts(it.since))

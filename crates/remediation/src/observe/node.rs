@@ -6,6 +6,7 @@ use api_types::names::LAST_APPLIED;
 use api_types::names::capm3::{NODE_SHUTDOWN, OUT_OF_SERVICE};
 use api_types::names::ferrite::OUT_OF_SERVICE_BY;
 use controller_kit::api_error;
+use controller_kit::engine::ObjectKey;
 use k8s_openapi::api::core::v1::{Node as Object, Pod, Taint as ObjectTaint};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, ObjectList};
@@ -24,10 +25,8 @@ const PAGE: u32 = 100;
 
 /// Which node is looked at, and for whom.
 pub struct Sought<'a> {
-    /// Of the Cluster.
-    pub namespace: &'a str,
-    /// The Cluster.
-    pub cluster: &'a str,
+    /// Its cluster.
+    pub cluster: &'a ObjectKey,
     /// Name of the node.
     pub name: &'a str,
     /// Identity that it must have, where that is known.
@@ -44,11 +43,11 @@ pub struct Sought<'a> {
 
 /// Looks at a node.
 pub async fn look(clusters: &Clusters, sought: &Sought<'_>) -> (NodeSeen, Option<Place>) {
-    let Sought { namespace, cluster, name, .. } = *sought;
-    if let Some(why) = clusters.refusal(namespace, cluster, name) {
+    let Sought { cluster, name, .. } = *sought;
+    if let Some(why) = clusters.refusal(cluster, name) {
         return (NodeSeen::NoAccess(why), None);
     }
-    let client = match clusters.client(namespace, cluster).await {
+    let client = match clusters.client(cluster).await {
         Ok(client) => client,
         Err(why) => return (NodeSeen::NoAccess(why), None),
     };
@@ -56,12 +55,12 @@ pub async fn look(clusters: &Clusters, sought: &Sought<'_>) -> (NodeSeen, Option
     let object = match within(async { api_error::unless_gone(api.get(name).await) }).await {
         Ok(object) => object,
         Err(why) => {
-            let why = format!("the workload cluster {cluster} cannot be asked: {why}");
-            clusters.failed(namespace, cluster, &why);
+            let why = format!("the workload cluster {} cannot be asked: {why}", cluster.name);
+            clusters.failed(cluster, &why);
             return (NodeSeen::NoAccess(why), None);
         }
     };
-    clusters.answered(namespace, cluster);
+    clusters.answered(cluster);
     let Some(object) = object else { return (NodeSeen::Gone, None) };
     let mut node = view(&object, sought);
     if sought.load {
@@ -212,8 +211,7 @@ mod tests {
 
     fn seen(object: &Value, adopted: bool) -> Node {
         let sought = Sought {
-            namespace: "ns",
-            cluster: "c",
+            cluster: &ObjectKey::default(),
             name: "n",
             provider_id: None,
             request: "uid",
