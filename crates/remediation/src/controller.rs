@@ -208,7 +208,7 @@ impl Controller for Context {
                 Decision { writes: writes.collect(), next, ..Decision::rest(reason) }
             }
             // It may be held for another one that is gone as well.
-            Seen::Orphan(_) => Decision::write(Reason::Withdrawn, Write::Release),
+            Seen::Orphan(..) => Decision::write(Reason::Withdrawn, Write::Release),
             // Its cluster may be away for long.
             Seen::Left(left) if matches!(left.node, NodeSeen::NoAccess(_)) => {
                 Decision { next: Next::After(GRACE), ..Decision::rest(Reason::NodeLeft) }
@@ -230,7 +230,7 @@ impl Controller for Context {
     ) -> Result<Outcome, Error> {
         match (seen, write) {
             (Seen::Request(live), Write::Acts(decided)) => write::acts(self, live, &decided).await,
-            (Seen::Orphan(orphan), Write::Release) => write::release(self, orphan).await,
+            (Seen::Orphan(host, uid), Write::Release) => write::release(self, host, uid).await,
             (Seen::Left(left), Write::Untaint) => write::untaint(self, left).await,
             (Seen::Leftover(machine), Write::TakeBack) => write::take_back(self, machine).await,
             // Nothing of the kind is decided.

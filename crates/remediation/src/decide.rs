@@ -22,7 +22,7 @@ use crate::decision::{Act, Decision, HostWrite};
 use crate::history::{Entry, History};
 use crate::model::{ClusterSeen, Observed};
 use crate::reason::Reason;
-use crate::request::{Group, Refusal, Request, Standing, Strategy};
+use crate::request::{Group, Request, Said, Standing, Strategy};
 use crate::seen::{Host, Machine, Unmanaged};
 use crate::settings::Policy;
 use crate::text;
@@ -306,24 +306,24 @@ fn await_member(case: &Case<'_>) -> Option<Decision> {
 
 /// Nothing is done before something has passed that needs no person.
 fn wait(case: &Case<'_>, reason: Reason, message: &str) -> Decision {
-    say_why_not(case, reason, message, false)
+    say_why_not(case, Said::no(reason, message), false)
 }
 
 /// Nothing is done before somebody corrects something.
-fn refuse(case: &Case<'_>, refusal: &Refusal) -> Decision {
-    say_why_not(case, refusal.reason, &refusal.message, true)
+fn refuse(case: &Case<'_>, refusal: &Said) -> Decision {
+    say_why_not(case, refusal.clone(), true)
 }
 
 /// Says why nothing is done, and since when.
-fn say_why_not(case: &Case<'_>, reason: Reason, message: &str, warning: bool) -> Decision {
+fn say_why_not(case: &Case<'_>, said: Said, warning: bool) -> Decision {
+    let Said { reason, message, .. } = said.clone();
     let is_news = case.standing.said.as_ref().is_none_or(|it| it.reason != reason);
     let since = case.standing.since.filter(|_| !is_news).or(Some(case.now));
     // The phase stays: it never goes back to none.
-    let said = case.standing.saying(Some(false), reason, message);
+    let wanted = Standing { step: None, since, said: Some(said), ..case.standing.clone() };
     // First, so that it is said there whatever becomes of the write to the Machine.
-    let decision = Decision::rest(reason)
-        .also(case.say(Standing { step: None, since, ..said }))
-        .also(complaint(case, reason, message));
+    let decision =
+        Decision::rest(reason).also(case.say(wanted)).also(complaint(case, reason, &message));
     if is_news { decision.note(warning, reason, message) } else { decision }
 }
 
@@ -364,8 +364,8 @@ pub fn refused_at_first(request: &Request, message: String) -> Option<Act> {
 }
 
 /// Why this request cannot be carried out as things are.
-fn unfit(case: &Case<'_>) -> Option<Refusal> {
-    let refusal = |reason, text: String| Some(Refusal::new(reason, text));
+fn unfit(case: &Case<'_>) -> Option<Said> {
+    let refusal = |reason, text: String| Some(Said::no(reason, text));
     if let Err(wrong) = &case.request.strategy {
         return Some(wrong.clone());
     }

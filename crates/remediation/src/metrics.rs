@@ -23,7 +23,7 @@ use crate::request::Request;
 const SECONDS: &[f64] = &[
     1.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 86400.0,
 ];
-const PHASES: [&str; 5] = ["", "running", "waiting", "deleting machine", "failed"];
+const PHASES: [&str; 5] = ["none", "running", "waiting", "deleting machine", "failed"];
 /// How a try can fail.
 const FAILURES: [Reason; 4] = [
     Reason::PowerOffTimedOut,
@@ -186,7 +186,6 @@ impl Metrics {
     /// How many there are just now: requests by phase, the age of the oldest try, clients of workload clusters.
     pub(crate) fn shown(&self, phases: &[i64; 5], oldest: f64, clusters: (usize, usize)) {
         for (phase, count) in PHASES.iter().zip(phases) {
-            let phase = if phase.is_empty() { "none" } else { phase };
             self.requests.with_label_values(&[phase]).set(*count);
         }
         self.oldest.set(oldest);
@@ -208,7 +207,7 @@ pub(crate) fn tally(
     let upstream = upstream.map(|it| Request::of_upstream(it).standing);
     let (mut phases, mut oldest) = ([0; 5], 0.0_f64);
     for standing in ours.map(|it| Request::of_ours(it).standing).chain(upstream) {
-        let phase = standing.phase.as_ref().map_or("", Phase::as_str);
+        let phase = standing.phase.as_ref().map_or("none", Phase::as_str);
         phases[PHASES.iter().position(|it| *it == phase).unwrap_or(0)] += 1;
         if standing.is_under_way() {
             oldest = oldest.max(standing.last.map_or(0.0, |last| seconds(last, now)));

@@ -76,8 +76,8 @@ impl Memory {
 pub enum Seen {
     /// A request, with all that it depends on.
     Request(Box<Live>),
-    /// A host that a request which is gone holds off.
-    Orphan(Orphan),
+    /// A host that the request of this uid, which is gone, holds off.
+    Orphan(Arc<BareMetalHost>, String),
     /// A host whose node may still have the taint of a request that is gone.
     Left(Box<LeftBehind>),
     /// A Machine that says something of a request which is gone.
@@ -108,14 +108,6 @@ pub struct Place {
     pub api: Api<Node>,
     /// As it was read.
     pub object: Node,
-}
-
-/// A host that a request which is gone holds off.
-pub struct Orphan {
-    /// The host.
-    pub host: Arc<BareMetalHost>,
-    /// The request's uid.
-    pub uid: String,
 }
 
 /// What a request that is gone may have left on the node of a host.

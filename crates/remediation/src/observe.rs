@@ -17,9 +17,7 @@ use crate::decide::decide;
 use crate::decision::{Act, Decision};
 use crate::history::{Entry, History};
 use crate::leftover;
-use crate::model::{
-    ClusterSeen, Key, LeftBehind, Live, Memory, Metal, Observed, Orphan, RequestKey, Seen,
-};
+use crate::model::{ClusterSeen, Key, LeftBehind, Live, Memory, Metal, Observed, RequestKey, Seen};
 use crate::reason::Reason;
 use crate::request::{Group, Request};
 use crate::seen::{Host, Machine, NodeSeen, is_paused};
@@ -337,7 +335,7 @@ pub async fn orphan(context: &Context, key: &ObjectKey) -> Result<Option<Seen>, 
         let machine = ObjectKey { name: entry.machine.clone(), ..key.clone() };
         let uid = entry.remediation.clone();
         if !is_really_asked_for(context, &machine, Some(&uid)).await? {
-            return Ok(Some(Seen::Orphan(Orphan { host, uid })));
+            return Ok(Some(Seen::Orphan(host, uid)));
         }
     }
     Ok(None)

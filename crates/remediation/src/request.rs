@@ -89,7 +89,7 @@ pub struct Request {
     /// The cluster that its label names.
     pub cluster: Option<String>,
     /// What to do.
-    pub strategy: Result<Strategy, Refusal>,
+    pub strategy: Result<Strategy, Said>,
     /// What is remembered.
     pub standing: Standing,
     /// Labels and annotations of a node that was deleted.
@@ -108,22 +108,6 @@ pub struct Strategy {
 impl Default for Strategy {
     fn default() -> Self {
         Self { retries: RETRIES, timeout: TIMEOUT }
-    }
-}
-
-/// Why nothing is done, and what to change.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Refusal {
-    /// One word.
-    pub reason: Reason,
-    /// What to change.
-    pub message: String,
-}
-
-impl Refusal {
-    /// A refusal.
-    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into() }
     }
 }
 
@@ -161,6 +145,13 @@ pub struct Said {
     /// For people.
     #[serde(default)]
     pub message: String,
+}
+
+impl Said {
+    /// Nothing is done for this reason.
+    pub fn no(reason: Reason, message: impl Into<String>) -> Self {
+        Self { succeeded: Some(false), reason, message: message.into() }
+    }
 }
 
 /// What a node had that a new one of its name does not get by itself.
@@ -327,7 +318,7 @@ impl Request {
     fn of(
         group: Group,
         metadata: &ObjectMeta,
-        strategy: Result<Strategy, Refusal>,
+        strategy: Result<Strategy, Said>,
         standing: Standing,
     ) -> Self {
         let metadata = metadata.clone();
@@ -377,25 +368,25 @@ pub fn writers(metadata: &ObjectMeta, since: Timestamp) -> Option<String> {
     (names.len() > 1).then(|| names.into_iter().collect::<Vec<_>>().join(", "))
 }
 
-fn no_strategy() -> Refusal {
-    Refusal::new(Reason::StrategyMissing, text::NO_STRATEGY)
+fn no_strategy() -> Said {
+    Said::no(Reason::StrategyMissing, text::NO_STRATEGY)
 }
 
 fn strategy(
     kind: Option<&StrategyType>,
     retries: Option<i32>,
     timeout: Result<Option<Duration>, String>,
-) -> Result<Strategy, Refusal> {
+) -> Result<Strategy, Said> {
     match kind {
         Some(StrategyType::Reboot) => {}
         None => {
-            return Err(Refusal::new(Reason::StrategyMissing, text::NO_STRATEGY_TYPE));
+            return Err(Said::no(Reason::StrategyMissing, text::NO_STRATEGY_TYPE));
         }
         Some(StrategyType::Other(word)) => {
-            return Err(Refusal::new(Reason::StrategyUnknown, text::strategy_unknown(word)));
+            return Err(Said::no(Reason::StrategyUnknown, text::strategy_unknown(word)));
         }
     }
-    let invalid = |text: String| Refusal::new(Reason::StrategyInvalid, text);
+    let invalid = |text: String| Said::no(Reason::StrategyInvalid, text);
     let retries = match retries {
         None => RETRIES,
         Some(asked) => {

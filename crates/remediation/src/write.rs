@@ -37,7 +37,7 @@ use crate::decide::refused_at_first;
 use crate::decision::{Act, Decision, HostWrite, action};
 use crate::history::History;
 use crate::leftover;
-use crate::model::{LeftBehind, Live, Orphan, Place};
+use crate::model::{LeftBehind, Live, Place};
 use crate::observe::node::{is_out_of_service, taints};
 use crate::reason::Reason;
 use crate::request::{Backup, Group, Request, Standing, key_of, writers};
@@ -87,7 +87,7 @@ pub async fn acts(context: &Context, live: &Live, decision: &Decision) -> Result
 }
 
 /// Takes the key of a request that is gone off its host, and ends the record of its try.
-pub async fn release(context: &Context, Orphan { host, uid }: &Orphan) -> Result<Outcome, Error> {
+pub async fn release(context: &Context, host: &BareMetalHost, uid: &str) -> Result<Outcome, Error> {
     let ended = History::of(host).ended(uid, Reason::Withdrawn, now());
     let what = "release a BareMetalHost whose request is gone";
     patch_host(context, what, host, orphan_patch(host, uid, &ended)).await?;

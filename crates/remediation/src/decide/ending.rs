@@ -12,7 +12,7 @@ use crate::decision::{Act, Decision, HostWrite};
 use crate::history::{Entry, History};
 use crate::model::ClusterSeen;
 use crate::reason::Reason;
-use crate::request::{Refusal, Standing};
+use crate::request::{Said, Standing};
 use crate::seen::{Host, Machine, Node, NodeSeen, Taint, Unmanaged};
 use crate::settings::Fencing;
 use crate::text;
@@ -163,9 +163,9 @@ pub(super) fn go_on_handing_over(case: &Case<'_>) -> Option<Decision> {
 /// The Machine, or all of its Cluster, is going or gone.
 pub(super) fn machine_gone(case: &Case<'_>) -> Option<Decision> {
     let missing = match (case.machine(), case.seen.cluster) {
-        (None, _) => Some(Refusal::new(Reason::MachineMissing, gone(case))),
+        (None, _) => Some(Said::no(Reason::MachineMissing, gone(case))),
         (Some(_), ClusterSeen::Missing) => {
-            Some(Refusal::new(Reason::ClusterMissing, text::CLUSTER_MISSING))
+            Some(Said::no(Reason::ClusterMissing, text::CLUSTER_MISSING))
         }
         (Some(machine), ClusterSeen::Here { .. }) if machine.deleting.is_some() => None,
         _ => return None,
@@ -354,7 +354,7 @@ fn give_up_machine(
 
 /// The host is gone, or going: nobody can correct that, and a health check asks for a machine that can never come back. Its owner
 /// is told in the end; there is no host to mark, and none that could become the next machine's.
-pub(super) fn host_lost(case: &Case<'_>, refusal: &Refusal) -> Option<Decision> {
+pub(super) fn host_lost(case: &Case<'_>, refusal: &Said) -> Option<Decision> {
     let machine = case.machine().filter(|it| it.healthy == Some(false))?;
     let goes = case.host().is_some_and(|it| it.unmanaged == Some(Unmanaged::Deleting));
     if refusal.reason != Reason::HostMissing && !(refusal.reason == Reason::HostUnmanaged && goes) {

@@ -137,7 +137,7 @@ fn a_request_that_succeeded_without_a_look_at_its_node_stays_until_that_was_give
 #[test]
 fn a_backup_waits_for_its_node_although_the_strategy_was_spoilt_meanwhile() {
     let seen = edit(recovering(), |seen| {
-        let wrong = crate::request::Refusal::new(Reason::StrategyUnknown, "a typing error");
+        let wrong = crate::request::Said::no(Reason::StrategyUnknown, "a typing error");
         seen.request.strategy = Err(wrong);
         seen.request.backup = Some(node().backup);
         seen.request.standing.step = Some(Step::Undo);

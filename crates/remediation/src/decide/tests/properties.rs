@@ -115,7 +115,7 @@ fn worlds() -> impl Any<Value = Observed> {
                     Some(Backup { labels: "{}".to_owned(), annotations: "{}".to_owned() });
             }
             seen.request.strategy = if rarely() && rarely() {
-                Err(crate::request::Refusal::new(Reason::StrategyMissing, "missing"))
+                Err(crate::request::Said::no(Reason::StrategyMissing, "missing"))
             } else {
                 let retries = if rarely() { 0 } else { 2 };
                 Ok(Strategy { retries, timeout: Duration::from_secs(300) })

@@ -36,7 +36,7 @@ fn a_machine_that_a_request_is_not_for_hears_nothing_of_it() {
     assert!(!complains(&decision), "{decision:?}");
     let spoilt: [Spoil; 2] = [
         |seen| {
-            let missing = crate::request::Refusal::new(Reason::StrategyMissing, "missing");
+            let missing = crate::request::Said::no(Reason::StrategyMissing, "missing");
             seen.request.strategy = Err(missing);
         },
         |seen| seen.cluster = ClusterSeen::Missing,
@@ -92,7 +92,7 @@ fn two_requests_for_one_machine_do_not_take_the_word_from_each_other() {
         seen.request.group = Group::Upstream(api_types::ContractVersion::V1Beta2);
     });
     let missing = edit(unfit(Some("WaitingForRemediation")), |seen| {
-        let missing = crate::request::Refusal::new(Reason::StrategyMissing, "missing");
+        let missing = crate::request::Said::no(Reason::StrategyMissing, "missing");
         seen.request.strategy = Err(missing);
     });
     assert_eq!(said_in_turn([offline.clone(), missing.clone()]), ["HostOffline"]);
