@@ -1,6 +1,6 @@
 //! Which hosts have the key or the record of which request: a machine may have another host by now, or be gone. Pure.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use api_types::metal3::BareMetalHost;
 use api_types::names::metal3::REBOOT_FOR_REMEDIATION;
@@ -11,11 +11,16 @@ use crate::history::{Entry, History};
 /// Hosts by the uid of the request that they know of, and how they do.
 #[derive(Default)]
 pub struct Tries {
-    by_request: HashMap<String, BTreeMap<ObjectKey, Mark>>,
+    marks: BTreeMap<(String, ObjectKey), Mark>,
     /// The same the other way round: a change of one host must not cost a look at all.
-    by_host: HashMap<ObjectKey, Vec<String>>,
-    /// Hosts whose nodes may still have our taint.
-    tainted: HashSet<ObjectKey>,
+    hosts: HashMap<ObjectKey, Known>,
+}
+
+/// What a host knows of.
+struct Known {
+    requests: Vec<String>,
+    /// Whether its node may still have our taint.
+    tainted: bool,
 }
 
 /// What a host has of a request; what counts more is greater.
@@ -48,11 +53,7 @@ impl Tries {
         let mut marks = BTreeMap::new();
         let mut tries = host.map(History::of).unwrap_or_default();
         tries.0.retain(|it| !others(it));
-        if tries.tainted().is_some() {
-            self.tainted.insert(key.clone());
-        } else {
-            self.tainted.remove(key);
-        }
+        let tainted = tries.tainted().is_some();
         for entry in tries.0 {
             let mark = if entry.ended.is_none() { Mark::Open } else { Mark::Ended };
             marks.insert(entry.remediation, mark);
@@ -63,55 +64,54 @@ impl Tries {
                 marks.insert(uid.to_owned(), if open { Mark::Held } else { Mark::Key });
             }
         }
-        for uid in self.by_host.remove(key).into_iter().flatten() {
-            if let Some(hosts) = self.by_request.get_mut(&uid) {
-                hosts.remove(key);
-                if hosts.is_empty() {
-                    self.by_request.remove(&uid);
-                }
-            }
+        for uid in self.hosts.remove(key).into_iter().flat_map(|it| it.requests) {
+            self.marks.remove(&(uid, key.clone()));
         }
         if marks.is_empty() {
             return;
         }
-        self.by_host.insert(key.clone(), marks.keys().cloned().collect());
-        for (uid, mark) in marks {
-            self.by_request.entry(uid).or_default().insert(key.clone(), mark);
-        }
+        let requests = marks.keys().cloned().collect();
+        self.hosts.insert(key.clone(), Known { requests, tainted });
+        self.marks.extend(marks.into_iter().map(|(uid, mark)| ((uid, key.clone()), mark)));
+    }
+
+    /// The hosts that know of a request.
+    fn of<'a>(&'a self, uid: &'a str) -> impl Iterator<Item = (&'a ObjectKey, Mark)> {
+        let all = self.marks.range((uid.to_owned(), ObjectKey::default())..);
+        let its = all.take_while(move |((it, _), _)| it == uid);
+        its.map(|((_, host), mark)| (host, *mark))
     }
 
     /// A host other than this one that has a request's key; where this one knows nothing of it, one with its record will do.
     pub fn other(&self, uid: &str, namespace: &str, host: Option<&str>) -> Option<String> {
-        let hosts = self.by_request.get(uid)?;
         let is_this = |it: &ObjectKey| Some(it.name.as_str()) == host;
-        let here = || hosts.iter().filter(|(it, _)| it.namespace == namespace);
+        let here = || self.of(uid).filter(|(it, _)| it.namespace == namespace);
         let least = if here().any(|(it, _)| is_this(it)) { Mark::Key } else { Mark::Ended };
-        let others = here().filter(|(it, mark)| !is_this(it) && **mark >= least);
-        others.max_by_key(|(_, mark)| **mark).map(|(it, _)| it.name.clone())
+        let others = here().filter(|(it, mark)| !is_this(it) && *mark >= least);
+        others.max_by_key(|(_, mark)| *mark).map(|(it, _)| it.name.clone())
     }
 
     /// The requests that have a try under way on a host.
     pub fn under_way_on(&self, host: &ObjectKey) -> Vec<String> {
-        let is_open =
-            |uid: &&String| self.by_request.get(*uid).is_some_and(|it| it[host].is_open());
-        self.by_host.get(host).into_iter().flatten().filter(is_open).cloned().collect()
+        let is_open = |uid: &&String| self.of(uid).any(|(it, mark)| it == host && mark.is_open());
+        let all = self.hosts.get(host).into_iter().flat_map(|it| &it.requests);
+        all.filter(is_open).cloned().collect()
     }
 
     /// The hosts on which a request has a try under way.
     pub fn hosts_of(&self, uid: &str) -> Vec<ObjectKey> {
-        let hosts = self.by_request.get(uid).into_iter().flatten();
-        hosts.filter(|(_, mark)| mark.is_open()).map(|(it, _)| it.clone()).collect()
+        self.of(uid).filter(|(_, mark)| mark.is_open()).map(|(it, _)| it.clone()).collect()
     }
 
     /// Whether the node of a host may still have our taint.
     pub fn is_tainted(&self, host: &ObjectKey) -> bool {
-        self.tainted.contains(host)
+        self.hosts.get(host).is_some_and(|it| it.tainted)
     }
 
     /// All hosts with a try under way, or with something left on their nodes.
     pub fn hosts(&self) -> Vec<ObjectKey> {
         let is_open = |it: &&ObjectKey| self.is_tainted(it) || !self.under_way_on(it).is_empty();
-        self.by_host.keys().filter(is_open).cloned().collect()
+        self.hosts.keys().filter(is_open).cloned().collect()
     }
 }
 
@@ -213,6 +213,6 @@ mod tests {
         tries.update(&key("h"), Some(&foreign), None);
         assert!(tries.hosts_of("uid").is_empty(), "a key without a record is not ours");
         tries.update(&key("h"), None, None);
-        assert!(tries.by_host.is_empty() && tries.by_request.is_empty());
+        assert!(tries.hosts.is_empty() && tries.marks.is_empty());
     }
 }
