@@ -99,6 +99,9 @@ pub struct Efforts {
     pub taken: BTreeSet<String>,
     /// Entries whose clusters somebody refused.
     pub turned_down: BTreeMap<String, Refusal>,
+    /// Why the first of the passes of which each was refused something was: the answers may differ in names and numbers, and
+    /// each change of the status would be another reason to ask.
+    pub refused: Option<String>,
     /// When clusters that Hive does not begin to install were looked after.
     pub tended: BTreeMap<String, Timestamp>,
 }

@@ -32,6 +32,8 @@ pub struct Observed {
     pub taken: BTreeSet<String>,
     /// Entries whose clusters could not be made, since somebody refused it.
     pub turned_down: BTreeMap<String, Refusal>,
+    /// Why somebody refused what was to be written for it, since that was refused first.
+    pub refused: Option<String>,
     /// Clusters that Hive did not begin to install for long: somebody may have deleted what they need.
     pub idle: BTreeSet<String>,
     /// Clusters that Hive has not begun to install for as long since they were made, and what it says of each.
@@ -228,7 +230,7 @@ pub enum Part {
 }
 
 /// A cluster of the pool.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Cluster {
     /// Its name, which is its namespace's too.

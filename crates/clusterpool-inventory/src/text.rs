@@ -32,103 +32,147 @@ pub(crate) fn missing(missing: &[String]) -> Said {
     ("True", "Missing", missing.join("; "))
 }
 
-/// Whether another cluster fits, and what of the clusters that are there only a person can change.
+/// Reasons of limits, which what is under way may lift.
+pub(crate) const MAX_CAPACITY: &str = "MaxCapacity";
+pub(crate) const MAX_CONCURRENT: &str = "MaxConcurrent";
+
+/// A reason and its sentence.
+type Cause = (&'static str, String);
+
+/// Whether the pool can get what it wants. It waits for a person or a limit where it cannot: the reason is that of the first
+/// cause, and the message has the sentences of all.
 pub(crate) fn capacity(plan: &Plan<'_>) -> Said {
-    let all = plan.seen.clusters.len() + plan.uses.halves().count();
-    let limit = limit(plan);
-    let more = keeping(plan) + &spared(plan) + &unowned(plan.seen) + &not_begun(plan.seen);
-    match plan.seen.pool.max_size {
-        Some(most) if all >= most => {
-            let limit = limit.map(|it| format!("; {it}")).unwrap_or_default();
-            let message = format!(
-                "{all} of at most {most} clusters are there, claimed ones among them{limit}{more}"
-            );
-            ("False", "MaxCapacity", message)
-        }
-        _ if is_dry(plan) => {
-            let limit = limit.map(|it| format!("; {it}")).unwrap_or_default();
-            let message = format!(
-                "No listed entry is free for another cluster: list more, or take claims away that nobody needs{limit}{more}"
-            );
-            ("False", "NoFreeEntry", message)
-        }
-        _ => {
-            let limit = limit.map(|it| format!(", but {it}")).unwrap_or_default();
-            ("True", "Available", format!("There is room{limit}{more}"))
-        }
-    }
+    let causes = [
+        most(plan),
+        unusable_list(plan),
+        lacks_dependency(plan),
+        refused_write(plan),
+        not_begun(plan.seen),
+        limit(plan),
+        no_free_entry(plan),
+        spared(plan),
+        unowned(plan.seen),
+    ];
+    let causes: Vec<Cause> = causes.into_iter().flatten().collect();
+    let Some((reason, _)) = causes.first() else {
+        let awaited = keeping(plan, false).map(|it| format!(". {it}")).unwrap_or_default();
+        return ("True", "Available", format!("There is room{awaited}"));
+    };
+    let sentences: Vec<&str> = causes.iter().map(|(_, sentence)| sentence.as_str()).collect();
+    ("False", reason, sentences.join(". "))
 }
 
-/// Whether the pool wants more clusters than there are entries beside those of claimed ones and of such as Hive cannot take
-/// down. Where one is just going, its entry will be free.
-fn is_dry(plan: &Plan<'_>) -> bool {
-    let all = &plan.seen.clusters;
-    let is_going =
-        all.iter().any(|it| it.deleting && !it.hangs) || plan.uses.halves().next().is_some();
-    let keeps = |it: &Cluster| if it.deleting { it.hangs } else { it.claim.is_some() };
-    lacks_entry(plan) && all.iter().any(keeps) && !is_going
+/// The most clusters are there.
+fn most(plan: &Plan<'_>) -> Option<Cause> {
+    let all = plan.seen.clusters.len() + plan.uses.halves().count();
+    let most = plan.seen.pool.max_size.filter(|most| all >= *most)?;
+    let message = format!(
+        "{all} of at most {most} clusters are there, claimed ones among them: to have more, raise spec.maxSize or delete \
+         claims that nobody needs"
+    );
+    Some((MAX_CAPACITY, message))
+}
+
+/// Nobody knows which entries there are.
+fn unusable_list(plan: &Plan<'_>) -> Option<Cause> {
+    let pool = &plan.seen.pool;
+    let (_, reason, message) =
+        inventory(plan).filter(|_| pool.listed.is_mistaken() && !pool.deleting)?;
+    Some((reason, message))
+}
+
+/// Something is missing that each cluster needs. What a deleted pool refers to is not looked at.
+fn lacks_dependency(plan: &Plan<'_>) -> Option<Cause> {
+    let lacks = !plan.seen.missing.is_empty() && !plan.seen.pool.deleting;
+    let (_, reason, message) = lacks.then(|| missing(&plan.seen.missing))?;
+    Some((reason, message))
+}
+
+/// Something of what is to be written is refused. It is retried as long as there is work.
+fn refused_write(plan: &Plan<'_>) -> Option<Cause> {
+    let why = plan.seen.refused.as_ref().filter(|_| !plan.work.is_empty())?;
+    let why = shorten(why, LONGEST / 10);
+    let message = format!(
+        "Allow what is refused for this pool; it is retried, and event Refused has the last answer. The first one was: {why}"
+    );
+    Some(("Refused", message))
+}
+
+/// The pool wants more clusters than there are entries for. Where one is just going, its entry will be free.
+fn no_free_entry(plan: &Plan<'_>) -> Option<Cause> {
+    if !lacks_entry(plan) || keeping(plan, false).is_some() {
+        return None;
+    }
+    let hanging = keeping(plan, true).map(|it| format!(". {it}")).unwrap_or_default();
+    let message = format!(
+        "No listed entry is free for another cluster: list more, correct those that {} names, or delete claims that nobody \
+         needs{hanging}",
+        names::CONDITION_INVENTORY_VALID
+    );
+    Some(("NoFreeEntry", message))
 }
 
 /// Whether the pool wants more clusters than there are, and no entry is free for one.
 fn lacks_entry(plan: &Plan<'_>) -> bool {
     let (seen, pool) = (plan.seen, &plan.seen.pool);
-    let unclaimed = seen.clusters.iter().filter(|it| it.is_unclaimed()).count();
+    let there = seen.clusters.iter().filter(|it| it.is_unclaimed()).count();
     let is_free = |it: &Entry| it.status == EntryStatus::Available;
     matches!(pool.listed, Listed::Entries(_))
         && !pool.deleting
-        && unclaimed < plan.target()
+        && there + plan.uses.halves().count() < plan.target()
         && !plan.uses.states().any(|(_, it)| is_free(it))
 }
 
-/// Clusters on their way out that keep the entries which a pool without a free one waits for.
-fn keeping(plan: &Plan<'_>) -> String {
-    if !lacks_entry(plan) {
-        return String::new();
-    }
+/// Clusters on their way out that keep the entries which a pool without a free one waits for: those that Hive takes down, or
+/// those of which it says that it cannot.
+fn keeping(plan: &Plan<'_>, hangs: bool) -> Option<String> {
     let is_listed = |it: &Cluster| plan.uses.by(it).is_some_and(|it| it.listed);
-    let named = |(hangs, why): (bool, &str)| {
-        let all = plan.seen.clusters.iter();
-        let all = all.filter(|it| it.deleting && it.hangs == hangs && is_listed(it));
-        let names: Vec<&str> = all.map(|it| it.name.as_str()).collect();
-        (!names.is_empty()).then(|| format!("; {why}: {}", some(&names)))
+    let all = plan.seen.clusters.iter();
+    let all = all.filter(|it| it.deleting && it.hangs == hangs && is_listed(it));
+    let names: Vec<&str> = all.map(|it| it.name.as_str()).collect();
+    if names.is_empty() || !lacks_entry(plan) {
+        return None;
+    }
+    let why = if hangs {
+        "Hive cannot take down these, which keep their entries until they are gone"
+    } else {
+        "The entries of these are free as soon as they are gone"
     };
-    let both = [
-        (false, "the entries of these are free as soon as they are gone"),
-        (true, "Hive cannot take down these, which keep their entries until they are gone"),
-    ];
-    both.into_iter().filter_map(named).collect()
+    Some(format!("{why}: {}", some(&names)))
 }
 
 /// What keeps clusters from being made and removed, if something does.
-fn limit(plan: &Plan<'_>) -> Option<String> {
-    match plan.seen.pool.max_concurrent? {
+fn limit(plan: &Plan<'_>) -> Option<Cause> {
+    let message = match plan.seen.pool.max_concurrent? {
         // A pool that is being deleted goes on one by one.
-        0 if !plan.seen.pool.deleting => Some(
-            "with a spec.maxConcurrent below 1 no cluster is made or removed: raise it".to_owned(),
-        ),
+        0 if !plan.seen.pool.deleting => {
+            "With a spec.maxConcurrent below 1 no cluster is made or removed: raise it".to_owned()
+        }
         _ if plan.held_up => {
             let busy: Vec<&str> = plan.under_way().collect();
             let beside = if busy.is_empty() { "" } else { ": beside " };
-            Some(format!(
-                "spec.maxConcurrent allows no more to be installed or removed at the same time{beside}{}",
+            format!(
+                "Wait or raise spec.maxConcurrent, which allows no more to be installed or removed at the same time{beside}{}",
                 some(&busy)
-            ))
+            )
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    Some((MAX_CONCURRENT, message))
 }
 
 /// Clusters that a person forbade to delete. A deleted pool names them as what it waits for.
-fn spared(plan: &Plan<'_>) -> String {
+fn spared(plan: &Plan<'_>) -> Option<Cause> {
     let spared: Vec<&str> = plan.spared.iter().copied().collect();
     if spared.is_empty() || plan.seen.pool.deleting {
-        return String::new();
+        return None;
     }
-    format!(
-        "; to be removed as soon as their annotation {} is taken off: {}",
+    let message = format!(
+        "To be removed as soon as their annotation {} is taken off: {}",
         names::PROTECTED_DELETE,
         some(&spared)
-    )
+    );
+    Some(("ProtectedClusters", message))
 }
 
 /// Which clusters are to be replaced, and what they wait for.
@@ -226,7 +270,7 @@ pub(crate) fn deletion(plan: &Plan<'_>) -> Said {
 
 /// Clusters whose claims are not there or have another one. They may be in use all the same, so that only a person can
 /// give them back.
-fn unowned(seen: &Observed) -> String {
+fn unowned(seen: &Observed) -> Option<Cause> {
     let claims: HashMap<&str, &Claim> =
         seen.claims.iter().map(|it| (it.name.as_str(), it)).collect();
     let is_unowned = |it: &&Cluster| {
@@ -242,19 +286,20 @@ fn unowned(seen: &Observed) -> String {
     let unowned: Vec<&str> =
         seen.clusters.iter().filter(is_unowned).map(|it| it.name.as_str()).collect();
     if unowned.is_empty() {
-        return String::new();
+        return None;
     }
-    format!(
-        "; annotate those that nobody uses with {}=true, since their claims are gone or have another cluster: {}",
+    let message = format!(
+        "Annotate those that nobody uses with {}=true, since their claims are gone or have another cluster: {}",
         names::REMOVE_FROM_POOL,
         some(&unowned)
-    )
+    );
+    Some(("UnownedClusters", message))
 }
 
 /// Clusters that Hive does not begin to install, in its own words. What was wrong in the template stays wrong in them.
-fn not_begun(seen: &Observed) -> String {
+fn not_begun(seen: &Observed) -> Option<Cause> {
     if seen.not_begun.is_empty() || seen.pool.deleting {
-        return String::new();
+        return None;
     }
     let told = |(place, (name, words)): (usize, (&String, &String))| {
         let words = Some(words).filter(|it| place < MOST_TOLD && !it.is_empty());
@@ -262,10 +307,11 @@ fn not_begun(seen: &Observed) -> String {
     };
     let all: Vec<String> = seen.not_begun.iter().enumerate().map(told).collect();
     let all: Vec<&str> = all.iter().map(String::as_str).collect();
-    format!(
-        "; Hive has not begun to install these, so put right what it says of them, and delete those that stay so: {}",
+    let message = format!(
+        "Hive has not begun to install these, so put right what it says of them, and delete those that stay so: {}",
         some(&all)
-    )
+    );
+    Some(("NotBegun", message))
 }
 
 /// Entries of which a message says what is wrong with them.

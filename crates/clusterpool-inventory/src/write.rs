@@ -111,6 +111,8 @@ pub async fn all(
     };
     outcome.version = worked.pool;
     let refused = worked.failure.as_ref().filter(|it| look.pool.is_some() && is_refused(it));
+    let first = memory.efforts.refused.take();
+    memory.efforts.refused = refused.map(|it| first.unwrap_or_else(|| it.to_string()));
     outcome.events.extend(refused.map(text::refused));
     outcome.failed = worked.failure.or(worked.superseded.then_some(Error::Superseded));
     Ok(outcome)

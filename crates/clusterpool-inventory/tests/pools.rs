@@ -187,10 +187,11 @@ fn observed() -> impl Strategy<Value = Observed> {
         prop::collection::vec(customization(), 0..5),
         prop::collection::vec(claim(), 0..4),
         prop::collection::vec(namespace, 0..3),
-        prop::bool::weighted(0.1),
+        (prop::bool::weighted(0.1), any::<bool>()),
     )
         .prop_map(
-            |(pool, mut clusters, mut customizations, mut claims, mut namespaces, missing)| {
+            |(pool, mut clusters, mut customizations, mut claims, mut namespaces, flags)| {
+                let (missing, begun) = flags;
                 let mut seen = BTreeSet::new();
                 clusters.retain(|it| seen.insert(it.name.clone()));
                 seen.clear();
@@ -200,12 +201,16 @@ fn observed() -> impl Strategy<Value = Observed> {
                 seen.clear();
                 namespaces.retain(|it| seen.insert(it.name.clone()));
                 let missing = if missing { vec!["secret".to_owned()] } else { Vec::new() };
+                let waits = |it: &&Cluster| it.is_installing() && !it.unverified && !begun;
+                let not_begun = clusters.iter().filter(waits);
+                let not_begun = not_begun.map(|it| (it.name.clone(), String::new())).collect();
                 Observed {
                     pool,
                     clusters,
                     customizations,
                     claims,
                     namespaces,
+                    not_begun,
                     missing,
                     ..Observed::default()
                 }
@@ -386,6 +391,28 @@ proptest! {
         let lasting = ["DoubleUse", "ClusterBroken"];
         let told = again.events.iter().all(|it| lasting.contains(&it.reason.as_str()));
         prop_assert!(told, "{:?}", again.events);
+    }
+
+    /// A pool that is below its size says why, unless something is under way that ends by itself.
+    #[test]
+    fn a_pool_that_waits_says_why(seen in observed()) {
+        let mut seen = seen;
+        if let Some(status) = decided(&seen).status {
+            seen.pool.status = status;
+        }
+        let ends = |it: &Cluster| {
+            it.deleting && !it.hangs
+                || it.is_installing() && !it.unverified && !seen.not_begun.contains_key(&it.name)
+        };
+        let of_use = |it: &&Cluster| {
+            it.is_unclaimed() && it.installed && !it.is_broken() && !it.unverified
+        };
+        let is_short = seen.clusters.iter().filter(of_use).count() < seen.pool.size;
+        let is_busy = !decided(&seen).work.is_empty() || seen.clusters.iter().any(ends);
+        if is_short && !is_busy && !seen.pool.deleting {
+            let told = &seen.pool.status.conditions["CapacityAvailable"];
+            prop_assert_ne!(&told.status, "True", "{}", told.message);
+        }
     }
 
     /// Nothing of a pool that is being deleted goes before its clusters do.

@@ -131,6 +131,7 @@ pub fn observe(known: &Known<'_>, last: &mut Last) -> (Arc<Observed>, Option<Dur
         unread: unread(broken_clusters(caches), index, key),
         taken: known.efforts.taken.clone(),
         turned_down: known.efforts.turned_down.clone(),
+        refused: known.efforts.refused.clone(),
         materials: known.materials.versions.clone(),
         missing: known.materials.missing.clone(),
         pool,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clusterpool_inventory::reason::Reason;
-use clusterpool_inventory::seen::{Cluster, Listed, Observed};
+use clusterpool_inventory::seen::{Claim, Cluster, Listed, Observed};
 use clusterpool_inventory::text::remarks;
 use serde_json::{Value, json};
 
@@ -222,10 +222,11 @@ fn a_pool_whose_entries_are_all_claimed_says_so_until_one_is_free_or_no_more_is_
     let mut seen = full(2, &["a", "b"]);
     assert_eq!(capacity(&seen).0, "True");
     seen.pool.size = 3;
-    assert_eq!(capacity(&seen).0, "True", "that there are too few is told elsewhere");
+    assert_eq!(capacity(&seen).1, "NoFreeEntry", "there are too few");
     seen.pool.size = 2;
-    for (cluster, claim) in seen.clusters.iter_mut().zip(["x", "y"]) {
-        cluster.claim = Some(claim.to_owned());
+    for (cluster, name) in seen.clusters.iter_mut().zip(["x", "y"]) {
+        cluster.claim = Some(name.to_owned());
+        seen.claims.push(Claim { cluster: Some(cluster.name.clone()), ..claim(name, 1) });
     }
     assert_eq!(capacity(&seen), ("False".to_owned(), "NoFreeEntry".to_owned()));
     seen.clusters[0].deleting = true;

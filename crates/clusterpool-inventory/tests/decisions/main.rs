@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on panics")]
 
 mod balance;
+mod capacity;
 mod care;
 mod claims;
 mod entries;
