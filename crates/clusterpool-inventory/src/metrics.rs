@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use api_types::hive::EntryStatus;
+use api_types::names::hive::CONDITION_CAPACITY_AVAILABLE;
 use api_types::time::until;
 use controller_kit::engine::{Reason as _, Shared};
 use k8s_openapi::jiff::Timestamp;
@@ -18,7 +19,8 @@ use prometheus::{
 
 use crate::model::Key;
 use crate::reason::Reason;
-use crate::seen::{Claim, Observed};
+use crate::seen::{Claim, Cluster, Condition, Observed};
+use crate::text;
 
 const SECONDS: &[f64] = &[0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0];
 const STATES: [&str; 6] = ["installing", "ready", "standby", "broken", "claimed", "deleting"];
@@ -36,31 +38,47 @@ pub struct Metrics {
     pools: Arc<Shared<HashMap<Key, Counts>>>,
 }
 
-/// How long the first claim of each pool has waited. It grows while nobody looks at the pool.
-struct OldestClaims {
+/// Gauges of each pool. They are made when they are asked for: a claim waits longer while nobody looks at its pool.
+struct PerPool {
     pools: Arc<Shared<HashMap<Key, Counts>>>,
-    seconds: GaugeVec,
+    oldest: GaugeVec,
+    lacking: GaugeVec,
 }
 
-impl Collector for OldestClaims {
+impl PerPool {
+    fn all(&self) -> [&GaugeVec; 2] {
+        [&self.oldest, &self.lacking]
+    }
+}
+
+impl Collector for PerPool {
     fn desc(&self) -> Vec<&Desc> {
-        self.seconds.desc()
+        self.all().into_iter().flat_map(|it| it.desc()).collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
         let now = Timestamp::now();
-        self.seconds.reset();
-        // There is a series also where no claim waits.
-        self.seconds.with_label_values(&["", ""]).set(0.0);
+        for gauge in self.all() {
+            gauge.reset();
+            // There is a series also where there is no pool.
+            gauge.with_label_values(&["", ""]).set(0.0);
+        }
         self.pools.with(|pools| {
-            let waits = pools.iter().filter_map(|(key, it)| Some((key, it.waits_since?)));
-            for ((namespace, pool), since) in waits {
-                let age = until(since, now).as_secs_f64();
-                self.seconds.with_label_values(&[namespace, pool]).set(age);
+            for ((namespace, pool), counts) in pools {
+                let labels = [namespace.as_str(), pool.as_str()];
+                self.lacking.with_label_values(&labels).set(as_float(counts.short));
+                if let Some(since) = counts.waits_since {
+                    let age = until(since, now).as_secs_f64();
+                    self.oldest.with_label_values(&labels).set(age);
+                }
             }
         });
-        self.seconds.collect()
+        self.all().into_iter().flat_map(Collector::collect).collect()
     }
+}
+
+fn as_float(count: i64) -> f64 {
+    u32::try_from(count).map_or(f64::from(u32::MAX), f64::from)
 }
 
 /// What one pool adds to the gauges.
@@ -71,6 +89,7 @@ struct Counts {
     waiting: i64,
     waits_since: Option<Timestamp>,
     lacking: i64,
+    short: i64,
     rival: i64,
 }
 
@@ -87,8 +106,13 @@ impl Metrics {
             "ferrite_clusterpool_inventory_claims_oldest_seconds",
             "How long the first of a pool's claims without a cluster has waited",
         );
-        let seconds = GaugeVec::new(oldest, &["namespace", "pool"])?;
-        registry.register(Box::new(OldestClaims { pools: pools.clone(), seconds }))?;
+        let lacking = Opts::new(
+            "ferrite_clusterpool_inventory_pool_lacking",
+            "Clusters that a pool lacks of its size and does not get by itself",
+        );
+        let labels = &["namespace", "pool"];
+        let (oldest, lacking) = (GaugeVec::new(oldest, labels)?, GaugeVec::new(lacking, labels)?);
+        registry.register(Box::new(PerPool { pools: pools.clone(), oldest, lacking }))?;
         let metrics = Self {
             work: register_int_counter_vec_with_registry!(
                 "ferrite_clusterpool_inventory_work_total",
@@ -180,6 +204,7 @@ impl Metrics {
         }
         counts.wait(seen);
         counts.lacking = i64::from(!seen.missing.is_empty());
+        counts.short = i64::try_from(short(seen)).unwrap_or(i64::MAX);
         counts.rival = i64::from(seen.pool.rival.is_some());
         self.put(key, Some(counts));
     }
@@ -232,6 +257,28 @@ impl Counts {
     }
 }
 
+/// Clusters that the pool lacks of its size and does not get by itself, as its condition says. A limit that is reached may be
+/// so only until what is under way has ended.
+fn short(seen: &Observed) -> usize {
+    let is_under_way = |it: &Cluster| {
+        it.deleting && !it.hangs
+            || it.is_installing() && !it.unverified && !seen.not_begun.contains_key(&it.name)
+    };
+    let under_way = || seen.clusters.iter().filter(|it| is_under_way(it));
+    let is_limit = |it: &str| [text::MAX_CAPACITY, text::MAX_CONCURRENT].contains(&it);
+    let waits = |it: &Condition| {
+        it.status == "False" && !(is_limit(&it.reason) && under_way().next().is_some())
+    };
+    let told = seen.pool.status.conditions.get(CONDITION_CAPACITY_AVAILABLE);
+    if seen.pool.deleting || !told.is_some_and(waits) {
+        return 0;
+    }
+    let of_use =
+        seen.clusters.iter().filter(|it| it.is_unclaimed() && it.installed && !it.is_broken());
+    let installing = under_way().filter(|it| !it.deleting);
+    seen.pool.size.saturating_sub(of_use.count() + installing.count())
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -240,21 +287,55 @@ mod tests {
 
     use super::*;
 
+    /// Values by namespace and pool.
+    fn of_pools(registry: &Registry, end: &str) -> Vec<(String, f64)> {
+        let families = registry.gather();
+        let found = families.iter().find(|it| it.name().ends_with(end));
+        let series = found.unwrap().get_metric().iter();
+        let told = series.map(|it| {
+            let labels: Vec<_> = it.get_label().iter().map(LabelPair::value).collect();
+            (labels.join("/"), it.get_gauge().get_value())
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn pool_lacks_what_it_does_not_get_by_itself() {
+        let registry = Registry::new();
+        let metrics = Metrics::new(&registry).unwrap();
+        let key = ("ns".to_owned(), "pool".to_owned());
+        let lacking = |seen: &Observed| {
+            metrics.seen(&key, seen);
+            of_pools(&registry, "_pool_lacking")[1].clone()
+        };
+        let named = |name: &str| Cluster { name: name.to_owned(), ..Cluster::default() };
+        let installed = Cluster { installed: true, ..named("a") };
+        let mut seen = Observed { clusters: vec![installed, named("b")], ..Observed::default() };
+        seen.pool.size = 5;
+        let mut say = |reason: &str| {
+            let status = if reason == "Available" { "True" } else { "False" };
+            let condition = Condition::new(status, reason, String::new());
+            let conditions = &mut seen.pool.status.conditions;
+            conditions.insert(CONDITION_CAPACITY_AVAILABLE.to_owned(), condition);
+            seen.clone()
+        };
+        for (reason, lacks) in [("Available", 0.0), ("MaxConcurrent", 0.0), ("Refused", 3.0)] {
+            assert_eq!(lacking(&say(reason)), ("ns/pool".to_owned(), lacks), "{reason}");
+        }
+        // The limit is not reached by what is under way.
+        let mut stuck = say("MaxConcurrent");
+        stuck.not_begun = [("b".to_owned(), String::new())].into();
+        assert_eq!(lacking(&stuck).1, 4.0);
+        stuck.pool.deleting = true;
+        assert_eq!(lacking(&stuck).1, 0.0);
+    }
+
     /// A sum over all pools says nothing of one claim where others come and go.
     #[test]
     fn the_first_claim_that_waits_is_told_for_each_pool() {
         let registry = Registry::new();
         let metrics = Metrics::new(&registry).unwrap();
-        let oldest = || {
-            let families = registry.gather();
-            let found = families.iter().find(|it| it.name().ends_with("_claims_oldest_seconds"));
-            let series = found.unwrap().get_metric().iter();
-            let told = series.map(|it| {
-                let labels: Vec<_> = it.get_label().iter().map(LabelPair::value).collect();
-                (labels.join("/"), it.get_gauge().get_value())
-            });
-            told.collect::<Vec<_>>()
-        };
+        let oldest = || of_pools(&registry, "_claims_oldest_seconds");
         let claim = |second: i64, served: bool| Claim {
             name: second.to_string(),
             at: "1".to_owned(),

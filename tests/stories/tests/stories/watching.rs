@@ -14,7 +14,7 @@ const CONTROLLERS: [&str; 5] =
     ["bmo-reboot", "capm3-reuse", "clusterpool-inventory", "host-discovery", "remediation"];
 
 /// An alert, a series, how it runs minute by minute in trouble, and how where all is well.
-const TROUBLE: [(&str, &str, &str, &str); 23] = [
+const TROUBLE: [(&str, &str, &str, &str); 24] = [
     (
         "FerriteBmoRebootIronicUnreachable",
         "ferrite_bmo_reboot_ironic_reachable{}",
@@ -49,6 +49,12 @@ const TROUBLE: [(&str, &str, &str, &str); 23] = [
         "ferrite_clusterpool_inventory_claims_oldest_seconds{exported_namespace=\"team\",pool=\"pool\"}",
         "0+60x200",
         "600x200",
+    ),
+    (
+        "FerriteClusterpoolInventoryPoolShort",
+        "ferrite_clusterpool_inventory_pool_lacking{exported_namespace=\"team\",pool=\"pool\"}",
+        "2x200",
+        "2x25 0x170",
     ),
     (
         "FerriteClusterpoolInventoryPoolLacks",
