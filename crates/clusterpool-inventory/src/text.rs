@@ -487,6 +487,22 @@ pub(crate) fn contested(since: Timestamp, rest: Duration) -> String {
     )
 }
 
+/// What `check` looks at beside the rest.
+pub(crate) const HIVES_CONTROLLER: &str = "Hive's own controller of pools";
+/// It is switched off.
+pub(crate) const HIVES_IS_OFF: &str = "HiveConfig hive disables clusterpool";
+/// It is not.
+pub(crate) const HIVES_IS_ON: &str = "HiveConfig hive does not disable it, and two must not run together. Add clusterpool to \
+     spec.disabledControllers of HiveConfig hive";
+/// Nobody says.
+pub(crate) const NO_HIVE_CONFIG: &str =
+    "there is no HiveConfig hive. Make sure that Hive runs without its controller clusterpool";
+
+/// It is not known.
+pub(crate) fn hive_config_unread(why: &str) -> String {
+    format!("HiveConfig hive cannot be read: {why}")
+}
+
 /// The cluster of the name that was chosen is somebody else's.
 pub(crate) fn foreign(cluster: &str) -> String {
     format!(
