@@ -46,6 +46,9 @@ pub const REASON_IN_USE: &str = "ClusterDeploymentCustomizationInUse";
 /// Reason of [`CONDITION_AVAILABLE`] while the cluster is missing and the lease is about to be released. Who is still
 /// creating that cluster sees it and stops.
 pub const REASON_RELEASING: &str = "LeaseReleasing";
+/// Condition of a customization: how the last cluster of it went. Written by Hive's own controller of pools, removed by
+/// `clusterpool-inventory`, which says that in the pool's status.
+pub const CONDITION_APPLY_SUCCEEDED: &str = "ApplySucceeded";
 /// Condition of a pool: whether its entries can be used and suffice. Written by
 /// `clusterpool-inventory`.
 pub const CONDITION_INVENTORY_VALID: &str = "InventoryValid";

@@ -101,6 +101,8 @@ impl Pass<'_> {
         piece: &mut Piece,
     ) -> Result<(), Stop> {
         let mut conditions: Vec<Condition> = found.status.clone().unwrap_or_default().conditions;
+        // It would stay for ever as Hive's own controller left it, whatever becomes of the entry.
+        conditions.retain(|it| it.r#type != names::hive::CONDITION_APPLY_SUCCEEDED);
         let kind = names::hive::CONDITION_AVAILABLE;
         status::say(&mut conditions, kind, said, Timestamp::now(), false);
         status["conditions"] = json!(conditions);

@@ -46,10 +46,14 @@ async fn space(scene: &Scene, cluster: &str) {
 
 async fn lease(scene: &Scene, entry: &str, status: Value) {
     let mut status = status;
-    status["conditions"] = json!([{
-        "type": "Available", "status": "False", "reason": "Reserved", "message": "reserved",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }]);
+    let condition = |kind: &str, reason: &str| {
+        json!({
+            "type": kind, "status": "False", "reason": reason, "message": "no",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        })
+    };
+    let failed = condition("ApplySucceeded", "BrokenByCloud");
+    status["conditions"] = json!([condition("Available", "Reserved"), failed]);
     let patch = Patch::Merge(json!({ "status": status }));
     let api = scene.api("ClusterDeploymentCustomization");
     api.patch_status(entry, &PatchParams::default(), &patch).await.unwrap();
@@ -103,6 +107,8 @@ async fn a_pool_of_hives_own_controller_is_taken_over_without_making_a_cluster_a
     assert_eq!(*noted, version.note(&hash));
     assert_eq!(view.holder("a"), here);
     assert_eq!(view.holder("torn"), "");
+    let said = view.entry("torn")["status"]["conditions"].to_string();
+    assert!(!said.contains("ApplySucceeded"), "{said}");
     // What is free can be deleted, and what is in use as soon as it is free.
     for entry in ["torn", "free"] {
         scene.delete("ClusterDeploymentCustomization", entry).await;
