@@ -38,8 +38,12 @@ const CACHES_BEHIND: Duration = Duration::from_millis(500);
 
 /// Works until the process is to end. The kit is the process' own, or one that a test made in its place.
 pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
-    let metrics = Metrics::new(&kit.metrics.registry)
-        .map_err(|error| format!("Cannot set up metrics: {error}"))?;
+    let registry = &kit.metrics.registry;
+    let mut metrics = Metrics::new(registry);
+    if policy.hive_metrics {
+        metrics = metrics.and_then(|it| it.with_hives_names(registry));
+    }
+    let metrics = metrics.map_err(|error| format!("Cannot set up metrics: {error}"))?;
     let config = watcher::Config::default();
     let of_pools = watcher::Config::default().labels(names::hive::POOL_NAME);
     let pools: Watched<ClusterPool> = watch::namespaced(&kit, &config);

@@ -11,8 +11,9 @@ use k8s_openapi::jiff::Timestamp;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{
-    GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, register_histogram_with_registry, register_int_counter_vec_with_registry,
+    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry, register_histogram_vec_with_registry,
+    register_histogram_with_registry, register_int_counter_vec_with_registry,
     register_int_counter_with_registry, register_int_gauge_vec_with_registry,
     register_int_gauge_with_registry,
 };
@@ -24,6 +25,13 @@ use crate::text;
 
 const SECONDS: &[f64] = &[0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0];
 const STATES: [&str; 6] = ["installing", "ready", "standby", "broken", "claimed", "deleting"];
+/// What Hive's own controller of pools counts of each pool's clusters, with its meaning: one cluster may count in several.
+const KINDS: [&str; 8] =
+    ["assignable", "claimed", "deleting", "installing", "unclaimed", "standby", "stale", "broken"];
+/// Labels of Hive's metrics.
+const HIVES_LABELS: [&str; 2] = ["clusterpool_namespace", "clusterpool_name"];
+/// Hive's own, or its dashboards would show something else.
+const HIVES_SECONDS: [f64; 7] = [1.0, 30.0, 120.0, 600.0, 1800.0, 3000.0, 7200.0];
 
 /// Counters and gauges of this controller.
 pub struct Metrics {
@@ -36,6 +44,37 @@ pub struct Metrics {
     rivals: IntGauge,
     claim_seconds: Histogram,
     pools: Arc<Shared<HashMap<Key, Counts>>>,
+    hives: Option<Hives>,
+}
+
+/// Metrics under the names that Hive's own controller of pools gives them.
+struct Hives {
+    stale_deleted: IntCounterVec,
+    claim_seconds: HistogramVec,
+}
+
+/// The gauges among them, in the order of [`KINDS`].
+struct HivesGauges {
+    pools: Arc<Shared<HashMap<Key, Counts>>>,
+    kinds: Vec<GaugeVec>,
+}
+
+impl Collector for HivesGauges {
+    fn desc(&self) -> Vec<&Desc> {
+        self.kinds.iter().flat_map(Collector::desc).collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        self.kinds.iter().for_each(GaugeVec::reset);
+        self.pools.with(|pools| {
+            for ((namespace, pool), counts) in pools {
+                for (gauge, count) in self.kinds.iter().zip(counts.kinds) {
+                    gauge.with_label_values(&[namespace, pool]).set(as_float(count));
+                }
+            }
+        });
+        self.kinds.iter().flat_map(Collector::collect).collect()
+    }
 }
 
 /// Gauges of each pool. They are made when they are asked for: a claim waits longer while nobody looks at its pool.
@@ -43,11 +82,12 @@ struct PerPool {
     pools: Arc<Shared<HashMap<Key, Counts>>>,
     oldest: GaugeVec,
     lacking: GaugeVec,
+    clusters: GaugeVec,
 }
 
 impl PerPool {
-    fn all(&self) -> [&GaugeVec; 2] {
-        [&self.oldest, &self.lacking]
+    fn all(&self) -> [&GaugeVec; 3] {
+        [&self.oldest, &self.lacking, &self.clusters]
     }
 }
 
@@ -58,15 +98,19 @@ impl Collector for PerPool {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let now = Timestamp::now();
-        for gauge in self.all() {
-            gauge.reset();
-            // There is a series also where there is no pool.
-            gauge.with_label_values(&["", ""]).set(0.0);
-        }
+        self.all().into_iter().for_each(GaugeVec::reset);
+        // There is a series also where there is no pool.
+        self.oldest.with_label_values(&["", ""]).set(0.0);
+        self.lacking.with_label_values(&["", ""]).set(0.0);
+        self.clusters.with_label_values(&["", "", KINDS[0]]).set(0.0);
         self.pools.with(|pools| {
             for ((namespace, pool), counts) in pools {
                 let labels = [namespace.as_str(), pool.as_str()];
                 self.lacking.with_label_values(&labels).set(as_float(counts.short));
+                for (kind, count) in KINDS.iter().zip(counts.kinds) {
+                    let labels = [namespace.as_str(), pool.as_str(), *kind];
+                    self.clusters.with_label_values(&labels).set(as_float(count));
+                }
                 if let Some(since) = counts.waits_since {
                     let age = until(since, now).as_secs_f64();
                     self.oldest.with_label_values(&labels).set(age);
@@ -75,6 +119,10 @@ impl Collector for PerPool {
         });
         self.all().into_iter().flat_map(Collector::collect).collect()
     }
+}
+
+fn as_count(all: usize) -> i64 {
+    i64::try_from(all).unwrap_or(i64::MAX)
 }
 
 fn as_float(count: i64) -> f64 {
@@ -90,6 +138,7 @@ struct Counts {
     waits_since: Option<Timestamp>,
     lacking: i64,
     short: i64,
+    kinds: [i64; 8],
     rival: i64,
 }
 
@@ -110,9 +159,18 @@ impl Metrics {
             "ferrite_clusterpool_inventory_pool_lacking",
             "Clusters that a pool lacks of its size and does not get by itself",
         );
+        let clusters = Opts::new(
+            "ferrite_clusterpool_inventory_pool_clusters",
+            "Clusters of a pool as Hive counts them, of which one may count in several states",
+        );
         let labels = &["namespace", "pool"];
-        let (oldest, lacking) = (GaugeVec::new(oldest, labels)?, GaugeVec::new(lacking, labels)?);
-        registry.register(Box::new(PerPool { pools: pools.clone(), oldest, lacking }))?;
+        let per_pool = PerPool {
+            pools: pools.clone(),
+            oldest: GaugeVec::new(oldest, labels)?,
+            lacking: GaugeVec::new(lacking, labels)?,
+            clusters: GaugeVec::new(clusters, &["namespace", "pool", "state"])?,
+        };
+        registry.register(Box::new(per_pool))?;
         let metrics = Self {
             work: register_int_counter_vec_with_registry!(
                 "ferrite_clusterpool_inventory_work_total",
@@ -154,6 +212,7 @@ impl Metrics {
             )?,
             claim_seconds: register_histogram_with_registry!(claim_seconds, registry)?,
             pools,
+            hives: None,
         };
         for reason in Reason::ALL {
             metrics.work.with_label_values(&[reason.as_str()]);
@@ -162,9 +221,37 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// A piece of work was carried out.
-    pub(crate) fn worked(&self, reason: Reason) {
+    /// Shows what Hive's own controller of pools shows of each of them under the same names, too.
+    pub fn with_hives_names(mut self, registry: &Registry) -> Result<Self, prometheus::Error> {
+        let gauge = |kind: &&str| {
+            let name = format!("hive_clusterpool_clusterdeployments_{kind}");
+            GaugeVec::new(Opts::new(name, format!("Clusters of a pool: {kind}")), &HIVES_LABELS)
+        };
+        let kinds = KINDS.iter().map(gauge).collect::<Result<_, _>>()?;
+        registry.register(Box::new(HivesGauges { pools: self.pools.clone(), kinds }))?;
+        let seconds = HistogramOpts::new(
+            "hive_clusterclaim_assignment_delay_seconds",
+            "Time from a claim's creation to its cluster",
+        );
+        let seconds = seconds.buckets(HIVES_SECONDS.to_vec());
+        self.hives = Some(Hives {
+            stale_deleted: register_int_counter_vec_with_registry!(
+                "hive_clusterpool_stale_clusterdeployments_deleted",
+                "Clusters that were deleted because the spec of their pool is another one",
+                &HIVES_LABELS,
+                registry
+            )?,
+            claim_seconds: register_histogram_vec_with_registry!(seconds, &HIVES_LABELS, registry)?,
+        });
+        Ok(self)
+    }
+
+    /// A piece of work was carried out for a pool.
+    pub(crate) fn worked(&self, (namespace, pool): &Key, reason: Reason) {
         self.work.with_label_values(&[reason.as_str()]).inc();
+        if let Some(hives) = self.hives.as_ref().filter(|_| reason == Reason::Stale) {
+            hives.stale_deleted.with_label_values(&[namespace, pool]).inc();
+        }
     }
 
     /// Somebody else wrote first.
@@ -172,9 +259,12 @@ impl Metrics {
         self.conflicts.inc();
     }
 
-    /// A claim got its cluster.
-    pub(crate) fn claimed(&self, seconds: f64) {
+    /// A claim on a pool got its cluster.
+    pub(crate) fn claimed(&self, (namespace, pool): &Key, seconds: f64) {
         self.claim_seconds.observe(seconds.max(0.0));
+        if let Some(hives) = &self.hives {
+            hives.claim_seconds.with_label_values(&[namespace, pool]).observe(seconds.max(0.0));
+        }
     }
 
     /// A pool was looked at.
@@ -204,7 +294,8 @@ impl Metrics {
         }
         counts.wait(seen);
         counts.lacking = i64::from(!seen.missing.is_empty());
-        counts.short = i64::try_from(short(seen)).unwrap_or(i64::MAX);
+        counts.short = as_count(short(seen));
+        counts.kinds = kinds(seen);
         counts.rival = i64::from(seen.pool.rival.is_some());
         self.put(key, Some(counts));
     }
@@ -219,6 +310,12 @@ impl Metrics {
     /// A pool is gone, or not ours any more.
     pub(crate) fn gone(&self, key: &Key) {
         self.put(key, None);
+        if let Some(hives) = &self.hives {
+            let labels = [key.0.as_str(), key.1.as_str()];
+            // Those of which nothing was counted have none.
+            let _ = hives.stale_deleted.remove_label_values(&labels);
+            let _ = hives.claim_seconds.remove_label_values(&labels);
+        }
     }
 
     fn put(&self, key: &Key, counts: Option<Counts>) {
@@ -252,9 +349,29 @@ impl Metrics {
 impl Counts {
     fn wait(&mut self, seen: &Observed) {
         let waits = || seen.claims.iter().filter(|it| it.waits());
-        self.waiting = i64::try_from(waits().count()).unwrap_or(i64::MAX);
+        self.waiting = as_count(waits().count());
         self.waits_since = waits().map(|it: &Claim| it.created).min();
     }
+}
+
+/// How many clusters of the pool are of each of [`KINDS`].
+fn kinds(seen: &Observed) -> [i64; 8] {
+    let count =
+        |is: &dyn Fn(&Cluster) -> bool| as_count(seen.clusters.iter().filter(|it| is(it)).count());
+    let is_whole = |it: &Cluster| it.is_unclaimed() && !it.is_broken();
+    let is_current = |it: &Cluster| {
+        it.pool_version.as_deref().is_some_and(|version| seen.pool.version.accepts(version))
+    };
+    [
+        count(&Cluster::is_ready),
+        count(&|it| it.claim.is_some()),
+        count(&|it| it.deleting),
+        count(&Cluster::is_installing),
+        count(&is_whole),
+        count(&|it| is_whole(it) && it.installed && !it.is_ready()),
+        count(&|it| it.is_unclaimed() && !is_current(it)),
+        count(&|it| it.is_unclaimed() && it.is_broken()),
+    ]
 }
 
 /// Clusters that the pool lacks of its size and does not get by itself, as its condition says. A limit that is reached may be
@@ -325,9 +442,56 @@ mod tests {
         // The limit is not reached by what is under way.
         let mut stuck = say("MaxConcurrent");
         stuck.not_begun = [("b".to_owned(), String::new())].into();
-        assert_eq!(lacking(&stuck).1, 4.0);
+        assert_eq!(lacking(&stuck), ("ns/pool".to_owned(), 4.0));
         stuck.pool.deleting = true;
-        assert_eq!(lacking(&stuck).1, 0.0);
+        assert_eq!(lacking(&stuck), ("ns/pool".to_owned(), 0.0));
+    }
+
+    /// Hive's dashboards go on with the same meaning; a pool that is gone keeps no series.
+    #[test]
+    fn clusters_are_counted_as_hive_does_under_its_names() {
+        let registry = Registry::new();
+        let metrics = Metrics::new(&registry).unwrap().with_hives_names(&registry).unwrap();
+        let key = ("ns".to_owned(), "pool".to_owned());
+        let of = |name: &str, version: &str| Cluster {
+            name: name.to_owned(),
+            pool_version: Some(version.to_owned()),
+            ..Cluster::default()
+        };
+        let mut seen = Observed::default();
+        seen.pool.version.own = "now".to_owned();
+        seen.clusters = vec![
+            of("installing", "now"),
+            Cluster { installed: true, running: true, ..of("ready", "now") },
+            Cluster { installed: true, ..of("asleep", "before") },
+            Cluster { stopped: Some("no quota".to_owned()), ..of("broken", "now") },
+            Cluster { claim: Some("x".to_owned()), ..of("claimed", "before") },
+            Cluster { claim: Some("y".to_owned()), deleting: true, ..of("leaving", "now") },
+        ];
+        metrics.seen(&key, &seen);
+        metrics.worked(&key, Reason::Stale);
+        metrics.claimed(&key, 40.0);
+        let hives = |end: &str| of_pools(&registry, end);
+        let counted = KINDS.map(|kind| {
+            let found = hives(&format!("hive_clusterpool_clusterdeployments_{kind}"));
+            assert_eq!(found.len(), 1, "{kind}");
+            // Labels are in the order of their names.
+            assert_eq!(found[0].0, "pool/ns", "{kind}");
+            found[0].1.to_string()
+        });
+        assert_eq!(counted, ["1", "2", "1", "1", "3", "1", "1", "1"]);
+        let ours = of_pools(&registry, "_pool_clusters");
+        assert_eq!(ours.len(), 1 + KINDS.len(), "{ours:?}");
+        let series = || {
+            let all = registry.gather();
+            all.iter()
+                .filter(|it| it.name().starts_with("hive_"))
+                .map(|it| it.get_metric().len())
+                .sum::<usize>()
+        };
+        assert_eq!(series(), 10);
+        metrics.gone(&key);
+        assert_eq!(series(), 0);
     }
 
     /// A sum over all pools says nothing of one claim where others come and go.

@@ -71,6 +71,12 @@ pub struct Settings {
     /// How long a namespace may stand without its cluster before it is removed
     #[arg(long, env = "FERRITE_NAMESPACE_GRACE", global = true, default_value = "5m")]
     pub namespace_grace: String,
+    /// Show the metrics of each pool under the names of Hive's own pool controller, too
+    #[arg(
+        long, env = "FERRITE_HIVE_METRICS", global = true, default_value = "false",
+        num_args = 0..=1, require_equals = true, default_missing_value = "true"
+    )]
+    pub hive_metrics: String,
 }
 
 /// How to decide.
@@ -86,6 +92,8 @@ pub struct Policy {
     pub rules: Rules,
     /// How long a namespace may stand without its cluster before it counts as left over.
     pub namespace_grace: Duration,
+    /// Whether metrics have the names of Hive's own controller of pools, too.
+    pub hive_metrics: bool,
 }
 
 impl Default for Policy {
@@ -96,6 +104,7 @@ impl Default for Policy {
             verify_lease: true,
             rules: Rules::default(),
             namespace_grace: Duration::from_secs(300),
+            hive_metrics: false,
         }
     }
 }
@@ -124,9 +133,17 @@ impl Settings {
             strict_pointers: switch("--strict-pointers", &self.strict_pointers, false),
             lenient_replace: switch("--lenient-replace", &self.lenient_replace, false),
         };
+        let hive_metrics = switch("--hive-metrics", &self.hive_metrics, default.hive_metrics);
         let namespace_grace =
             mistakes.duration("--namespace-grace", &self.namespace_grace, default.namespace_grace);
-        Policy { all_pools, provision_attempts: attempts, verify_lease, rules, namespace_grace }
+        Policy {
+            all_pools,
+            provision_attempts: attempts,
+            verify_lease,
+            rules,
+            namespace_grace,
+            hive_metrics,
+        }
     }
 }
 
@@ -216,6 +233,7 @@ mod tests {
             "--strict-pointers=2",
             "--lenient-replace=2",
             "--namespace-grace=soon",
+            "--hive-metrics=2",
         ]);
         let mut mistakes = Mistakes::default();
         cli.own.check(&mut mistakes);
@@ -227,6 +245,7 @@ mod tests {
             "--strict-pointers",
             "--lenient-replace",
             "--namespace-grace",
+            "--hive-metrics",
         ] {
             assert!(told.contains(flag), "{flag} is not in {told}");
         }

@@ -311,12 +311,12 @@ impl Pass<'_> {
     /// A piece of work was carried out.
     fn done(&self, work: &Work) {
         let metrics = &self.context.metrics;
-        metrics.worked(work.reason);
+        metrics.worked(self.key, work.reason);
         for step in &work.steps {
             if let Step::Assign { claim, .. } = step
                 && let Some(claim) = self.look.seen.claims.iter().find(|it| it.name == *claim)
             {
-                metrics.claimed(self.look.at.duration_since(claim.created).as_secs_f64());
+                metrics.claimed(self.key, self.look.at.duration_since(claim.created).as_secs_f64());
             }
         }
     }
