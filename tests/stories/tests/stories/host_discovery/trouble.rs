@@ -60,13 +60,16 @@ fn crowded(site: &Site, number: u32) -> String {
     format!("00000000-0000-4000-8000-{:012}", site.base + number)
 }
 
+/// So many that to ask for all takes longer than a host is waited for, however busy whoever runs this is: six are asked for in
+/// two seconds.
 #[tokio::test(flavor = "multi_thread")]
 async fn machines_become_hosts_while_others_are_still_read() {
+    const MACHINES: u32 = 400;
     let site = Site::new("reading").await;
     site.discovery("racks", json!({})).await;
-    crowd(&site, 100).await;
+    crowd(&site, MACHINES).await;
     let proxy = Proxy::start(&site.ironic).await.unwrap();
-    // So one pass reads for as long as what was seen before it counts, and ends before all are read.
+    // As long as a call may keep others from being made.
     let inventories = |_: &Method, path: &str| path.contains("/inventory");
     proxy.fault(Fault::Delay(Duration::from_secs(2)), usize::MAX, inventories);
     let _running = site.start_disturbed(&proxy.endpoint, quick(), Plan::none("host-discovery"));
@@ -75,8 +78,11 @@ async fn machines_become_hosts_while_others_are_still_read() {
         assert!(Instant::now() < deadline, "{:#}", site.get("racks").await);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let asked = proxy.count(|it| inventories(&it.method, &it.path));
-    assert!(asked < 101, "no host was made before all {asked} machines were read");
+    // A machine whose reading was given up is asked for again.
+    let requests = proxy.requests();
+    let asked = requests.iter().filter(|it| inventories(&it.method, &it.path));
+    let asked = asked.map(|it| it.path.as_str()).collect::<HashSet<_>>().len();
+    assert!(asked < MACHINES as usize, "no host was made before all {asked} machines were read");
 }
 
 #[tokio::test(flavor = "multi_thread")]
