@@ -139,7 +139,7 @@ async fn follow(context: &Context, hosts: impl Stream<Item = Told<Sighting>>) {
                 context.index.with(Index::listing);
                 Change::None
             }
-            Told::Applied(Sighting(host)) => {
+            Told::Applied(host) => {
                 let (change, rivals) = context.index.with(|index| index.take(&host));
                 // Their nodes have two hosts now.
                 for host in rivals {
@@ -152,7 +152,7 @@ async fn follow(context: &Context, hosts: impl Stream<Item = Told<Sighting>>) {
             }
             Told::Undecodable(metadata) => {
                 // Its name and its annotations still say whose machine it is.
-                let host = BareMetalHost { metadata, ..BareMetalHost::default() };
+                let host = Sighting { metadata, ..Sighting::default() };
                 context.index.with(|index| index.apply(&host))
             }
             Told::Gone(metadata) => {

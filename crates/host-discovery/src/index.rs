@@ -8,16 +8,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::net::IpAddr;
 
-use api_types::metal3::BareMetalHost;
 use api_types::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
 
 use crate::driver::ip_of;
 use crate::inventory::{Facts, Port};
 use crate::mac::Mac;
 use crate::node_id::NodeId;
-use crate::sighting::{HardwareRead, StatusRead};
+use crate::sighting::{HardwareRead, Sighting, StatusRead};
 
 /// Namespace and name of a host.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -232,8 +232,8 @@ impl Known {
 
 impl Index {
     /// Takes a host as it is now.
-    pub fn apply(&mut self, host: &BareMetalHost) -> Change {
-        let Some(key) = key_of(host) else { return Change::None };
+    pub fn apply(&mut self, host: &Sighting) -> Change {
+        let Some(key) = key_of(&host.metadata) else { return Change::None };
         let id = self.by_key.get(&key).copied().unwrap_or_else(|| self.next_id());
         let new = Identity::read(host);
         let uid: Option<Box<str>> = host.metadata.uid.as_deref().map(Into::into);
@@ -263,9 +263,9 @@ impl Index {
     }
 
     /// The same for one that the watch tells of. Gives the hosts, too, that were one machine's only ones before.
-    pub fn take(&mut self, host: &BareMetalHost) -> (Change, Vec<HostKey>) {
+    pub fn take(&mut self, host: &Sighting) -> (Change, Vec<HostKey>) {
         let change = self.apply(host);
-        let rivals = match key_of(host) {
+        let rivals = match key_of(&host.metadata) {
             Some(key) if change != Change::None => self.rivals(&key),
             _ => Vec::new(),
         };
@@ -274,7 +274,7 @@ impl Index {
 
     /// The same for one that a request was answered with, since the watch may tell of it later than the next look at its
     /// machine is. It may as well have told already that the host went: then that stays so, or nobody would tell it again.
-    pub fn answer(&mut self, host: &BareMetalHost) -> Change {
+    pub fn answer(&mut self, host: &Sighting) -> Change {
         let uid = host.metadata.uid.as_deref();
         if uid.is_some_and(|uid| self.buried.iter().any(|it| **it == *uid)) {
             return Change::None;
@@ -285,7 +285,7 @@ impl Index {
     /// Takes notice that a host is gone. A later host of the same name stays.
     pub fn remove(&mut self, host: &ObjectMeta) -> Change {
         self.bury(host.uid.as_deref().map(Into::into));
-        let found = key_of_meta(host).and_then(|key| self.by_key.get(&key).copied());
+        let found = key_of(host).and_then(|key| self.by_key.get(&key).copied());
         let Some(id) = found else { return Change::None };
         let held = self.hosts.get(&id).and_then(|entry| entry.uid.as_deref());
         if held.is_some() && held != host.uid.as_deref() {
@@ -508,16 +508,12 @@ impl Index {
     }
 }
 
-fn key_of(host: &BareMetalHost) -> Option<HostKey> {
-    key_of_meta(&host.metadata)
-}
-
-fn key_of_meta(metadata: &ObjectMeta) -> Option<HostKey> {
+fn key_of(metadata: &ObjectMeta) -> Option<HostKey> {
     Some(HostKey::new(metadata.namespace.as_deref()?, metadata.name.as_deref()?))
 }
 
 impl Identity {
-    fn read(host: &BareMetalHost) -> Self {
+    fn read(host: &Sighting) -> Self {
         // A status that waits in an annotation until the operator takes it over, as after a move between clusters. Whoever wrote
         // it, the operator reads `null` as what is absent.
         let waiting: Option<StatusRead> =
@@ -525,20 +521,14 @@ impl Identity {
         let details: Option<HardwareRead> = host
             .annotation(names::metal3::HARDWARE_DETAILS)
             .and_then(|text| serde_json::from_str(text).ok());
+        let statuses = || host.status.iter().chain(&waiting);
         let made_for = host.annotation(names::ferrite::NODE_ID).and_then(NodeId::parse);
-        let id = host.status.as_ref().map(|status| status.provisioning.id.as_str());
-
-        let boot = host.spec.boot_mac_address.as_deref().and_then(Mac::parse_usable);
-        let waiting_id = waiting.as_ref().and_then(|it| it.provisioning.as_ref()?.id.as_deref());
-        let ids = [id, waiting_id];
-        let ids = ids.into_iter().flatten().filter_map(NodeId::parse).chain(made_for);
-        let waiting_nics = waiting.iter().flat_map(|status| &status.hardware).chain(&details);
-        let waiting_nics = waiting_nics.flat_map(|it| it.nics.iter().flatten());
-        let waiting_macs = waiting_nics.filter_map(|nic| nic.mac.as_deref());
-        let hardware = host.status.as_ref().and_then(|status| status.hardware.as_ref());
-        let found = hardware.into_iter().flat_map(|it| &it.nics).filter_map(|it| it.mac.as_deref());
-        let nics = found.chain(waiting_macs).filter_map(Mac::parse_usable);
-        let bmc = host.spec.bmc.as_ref().and_then(|bmc| ip_of(&bmc.address)).map(Mark::Bmc);
+        let ids = statuses().filter_map(StatusRead::node).chain(made_for);
+        let hardware = statuses().filter_map(|it| it.hardware.as_ref()).chain(&details);
+        let nics = hardware.flat_map(|it| it.nics.iter().flatten());
+        let nics = nics.filter_map(|nic| Mac::parse_usable(nic.mac.as_deref()?));
+        let boot = host.boot_mac_address().and_then(Mac::parse_usable);
+        let bmc = host.bmc_address().and_then(ip_of).map(Mark::Bmc);
 
         let said = host.annotation(names::ferrite::BMC_ADDRESS).unwrap_or_default();
         let said = said.split(',').filter_map(|it| it.parse::<IpAddr>().ok());
@@ -554,7 +544,7 @@ impl Identity {
         nics.extend(boot);
         nics.sort_unstable();
         nics.dedup();
-        let made_by = host.label(names::ferrite::DISCOVERED_BY).map(Into::into);
+        let made_by = host.labels().get(names::ferrite::DISCOVERED_BY).map(|it| it.as_str().into());
         let leaves = host.metadata.deletion_timestamp.is_some();
         let (marks, nics) = (marks.into(), nics.into());
         let created = host.metadata.creation_timestamp.as_ref().map(|time| time.0);

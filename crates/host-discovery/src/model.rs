@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api_types::metal3::{
-    BareMetalHost, BareMetalHostDiscovery, BareMetalHostDiscoveryStatus, DiscoveryCounts,
-    ListedHost,
+    BareMetalHostDiscovery, BareMetalHostDiscoveryStatus, DiscoveryCounts, ListedHost,
 };
 use api_types::names::{ferrite, metal3};
 use controller_kit::engine::{Decision, Event, Next, Now, ObjectKey};
 use ironic::Class;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
 
 use crate::driver::{NodeDriver, drivers_of};
 use crate::index::{HostKey, Index};
@@ -24,6 +24,7 @@ use crate::node_id::NodeId;
 use crate::reason::{Pass, Reason};
 use crate::refusals::{Cause, Refusal};
 use crate::resource::Resource;
+use crate::sighting::{Sighting, StatusRead};
 use crate::waits::{IRONIC_RETRY, IRONIC_RETRY_MAX, SAME_WORDS};
 
 /// What one pass is about.
@@ -220,12 +221,11 @@ impl Adoption {
     /// The driver of this host's node has to follow, if a discovery made the host. Its node is the one that the operator
     /// works with: where Ironic lost the one that the host was made for, it is another. A host that somebody paused is left
     /// alone until it is not; the pause of `bmo-reboot` is about power alone.
-    pub fn of(host: &BareMetalHost) -> Option<Self> {
-        let status = host.status.as_ref();
-        let node = status.and_then(|it| NodeId::parse(&it.provisioning.id));
+    pub fn of(host: &Sighting) -> Option<Self> {
+        let node = host.status.as_ref().and_then(StatusRead::node);
         let node = node.or_else(|| host.annotation(ferrite::NODE_ID).and_then(NodeId::parse))?;
-        host.label(ferrite::DISCOVERED_BY)?;
-        let address = host.spec.bmc.as_ref().map(|bmc| bmc.address.clone())?;
+        host.labels().get(ferrite::DISCOVERED_BY)?;
+        let address = host.bmc_address()?.to_owned();
         let leaves = host.metadata.deletion_timestamp.is_some();
         let pause = host.annotation(metal3::PAUSED);
         let paused = pause.is_some_and(|by| by != ferrite::PAUSED_BY_BMO_REBOOT);
@@ -546,57 +546,58 @@ pub enum Made {
 
 #[cfg(test)]
 mod tests {
-    use api_types::metal3::{BareMetalHostSpec, BareMetalHostStatus, Bmc, Provisioning};
+    use serde_json::{Value, json};
 
     use super::*;
 
-    /// A host of node 1 that a discovery made, with its BMC.
-    fn discovered(pause: Option<&str>) -> BareMetalHost {
-        let mut host = BareMetalHost::new("metal", "n1", BareMetalHostSpec::default());
-        let label = (ferrite::DISCOVERED_BY.to_owned(), "racks".to_owned());
-        host.metadata.labels = Some([label].into());
-        let node = (ferrite::NODE_ID.to_owned(), NodeId::from(1).to_string());
+    /// A host of node 1 that a discovery made, with its BMC, and with this besides.
+    fn discovered(pause: Option<&str>, address: &str, status: &Value) -> Sighting {
+        let host = json!({
+            "metadata": {
+                "namespace": "metal", "name": "n1",
+                "labels": {ferrite::DISCOVERED_BY: "racks"},
+                "annotations": {ferrite::NODE_ID: NodeId::from(1).to_string()},
+            },
+            "spec": {"bmc": {"address": address}},
+            "status": status,
+        });
+        let mut host: Sighting = serde_json::from_value(host).unwrap();
         let pause = pause.map(|by| (metal3::PAUSED.to_owned(), by.to_owned()));
-        host.metadata.annotations = Some(std::iter::once(node).chain(pause).collect());
-        host.spec.bmc = Some(Bmc { address: "192.0.2.1".to_owned(), ..Bmc::default() });
+        host.annotations_mut().extend(pause);
         host
+    }
+
+    fn of_node(id: &str) -> Value {
+        json!({"provisioning": {"ID": id}})
     }
 
     #[test]
     fn the_driver_follows_on_the_node_that_the_operator_works_with() {
-        let node_of = |id: String| {
-            let mut host = discovered(None);
-            let provisioning = Provisioning { id, ..Provisioning::default() };
-            host.status =
-                Some(BareMetalHostStatus { provisioning, ..BareMetalHostStatus::default() });
-            Adoption::of(&host).map(|it| it.node)
-        };
-        assert_eq!(node_of(String::new()), Some(NodeId::from(1)));
+        let node_of =
+            |id: &str| Adoption::of(&discovered(None, "192.0.2.1", &of_node(id))).map(|it| it.node);
+        assert_eq!(node_of(""), Some(NodeId::from(1)));
         let other = NodeId::from(2);
-        assert_eq!(node_of(other.to_string()), Some(other));
+        assert_eq!(node_of(&other.to_string()), Some(other));
     }
 
     #[test]
     fn the_node_of_a_host_that_somebody_paused_keeps_its_driver_until_it_is_not() {
-        let adopts = |pause| Adoption::of(&discovered(pause)).is_some();
+        let adopts = |pause| Adoption::of(&discovered(pause, "192.0.2.1", &Value::Null)).is_some();
         let pauses = [None, Some(""), Some("metal3.io/capm3"), Some(ferrite::PAUSED_BY_BMO_REBOOT)];
         assert_eq!(pauses.map(adopts), [true, false, false, true]);
     }
 
     #[test]
     fn a_driver_that_waited_is_given_only_while_the_host_as_it_is_now_asks_for_it() {
-        let asked = Adoption::of(&discovered(None));
+        let asks =
+            |pause, address, status: &Value| Adoption::of(&discovered(pause, address, status));
+        let asked = asks(None, "192.0.2.1", &Value::Null);
         assert!(asked.is_some());
-        assert_eq!(Adoption::of(&discovered(None)), asked);
+        assert_eq!(asks(None, "192.0.2.1", &Value::Null), asked);
         // Paused, or given another BMC, since the watch told of it.
-        assert_ne!(Adoption::of(&discovered(Some(""))), asked);
-        let mut moved = discovered(None);
-        moved.spec.bmc = Some(Bmc { address: "192.0.2.2".to_owned(), ..Bmc::default() });
-        assert_ne!(Adoption::of(&moved), asked);
-        let mut other = discovered(None);
-        let id = NodeId::from(2).to_string();
-        let provisioning = Provisioning { id, ..Provisioning::default() };
-        other.status = Some(BareMetalHostStatus { provisioning, ..BareMetalHostStatus::default() });
-        assert_ne!(Adoption::of(&other), asked);
+        assert_ne!(asks(Some(""), "192.0.2.1", &Value::Null), asked);
+        assert_ne!(asks(None, "192.0.2.2", &Value::Null), asked);
+        let other = of_node(&NodeId::from(2).to_string());
+        assert_ne!(asks(None, "192.0.2.1", &other), asked);
     }
 }

@@ -432,14 +432,11 @@ fn told_by(inventory: &Inventory, late: LateFields) -> Result<(Told, Encoded), R
 }
 
 /// A host as it is now; none if it is gone. Read by a list, since a list is what the role allows.
-pub async fn host(
-    context: &Context,
-    host: &HostKey,
-) -> Result<Option<BareMetalHost>, engine::Error> {
+pub async fn host(context: &Context, host: &HostKey) -> Result<Option<Sighting>, engine::Error> {
     let api: Api<Sighting> = Api::namespaced(context.kit.client.clone(), host.namespace());
     let it = ListParams::default().fields(&format!("metadata.name={}", host.name()));
     let found = asked("read a host", api.list(&it)).await?;
-    Ok(found.items.into_iter().next().map(|Sighting(host)| host))
+    Ok(found.items.into_iter().next())
 }
 
 /// The metadata of a discovery; none if it is gone. Read by a list, since a list is what the role allows.

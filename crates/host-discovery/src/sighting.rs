@@ -3,32 +3,29 @@
 //! What else a host has may have any shape: one of which a field that nobody here looks at has another shape than in the
 //! operator's present release would else lose its addresses, and its machine would be made a host a second time.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use api_types::metal3::{
-    BareMetalHost, BareMetalHostSpec, BareMetalHostStatus, Bmc, Hardware, Nic, Provisioning,
-};
-use k8s_openapi::NamespaceResourceScope;
+use api_types::metal3::BareMetalHost;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use kube::Resource;
-use serde::Deserialize;
+use kube::{Resource, ResourceExt as _};
+use serde::{Deserialize, Deserializer};
+
+use crate::node_id::NodeId;
 
 /// A host of which nothing else was read.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(from = "Read")]
-pub struct Sighting(pub BareMetalHost);
-
-#[derive(Deserialize)]
-struct Read {
-    metadata: ReadMetadata,
-    spec: Option<ReadSpec>,
-    status: Option<StatusRead>,
+#[derive(Clone, Debug, Default, Deserialize, Resource)]
+#[resource(inherit = BareMetalHost)]
+pub struct Sighting {
+    /// What is read of it.
+    #[serde(deserialize_with = "metadata")]
+    pub metadata: ObjectMeta,
+    pub(crate) spec: Option<SpecRead>,
+    pub(crate) status: Option<StatusRead>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct ReadMetadata {
+struct MetadataRead {
     name: Option<String>,
     namespace: Option<String>,
     uid: Option<String>,
@@ -39,104 +36,78 @@ struct ReadMetadata {
     annotations: Option<BTreeMap<String, String>>,
 }
 
-#[derive(Default, Deserialize)]
-struct ReadSpec {
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct SpecRead {
     #[serde(rename = "bootMACAddress")]
     boot_mac_address: Option<String>,
-    bmc: Option<ReadBmc>,
+    bmc: Option<BmcRead>,
 }
 
-#[derive(Deserialize)]
-struct ReadBmc {
+#[derive(Clone, Debug, Deserialize)]
+struct BmcRead {
     address: Option<String>,
 }
 
 /// A status, also one that waits in an annotation.
-#[derive(Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct StatusRead {
-    pub(crate) provisioning: Option<ProvisioningRead>,
+    provisioning: Option<ProvisioningRead>,
     pub(crate) hardware: Option<HardwareRead>,
 }
 
-#[derive(Deserialize)]
-pub(crate) struct ProvisioningRead {
+#[derive(Clone, Debug, Deserialize)]
+struct ProvisioningRead {
     #[serde(rename = "ID")]
-    pub(crate) id: Option<String>,
+    id: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 pub(crate) struct HardwareRead {
     pub(crate) nics: Option<Vec<NicRead>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 pub(crate) struct NicRead {
     pub(crate) mac: Option<String>,
 }
 
-impl From<Read> for Sighting {
-    fn from(read: Read) -> Self {
-        let metadata = read.metadata;
-        let ReadSpec { boot_mac_address, bmc } = read.spec.unwrap_or_default();
-        let StatusRead { provisioning, hardware } = read.status.unwrap_or_default();
-        let bmc = bmc.and_then(|bmc| bmc.address);
-        let nics = hardware.and_then(|hardware| hardware.nics).unwrap_or_default();
-        let nics = nics.into_iter().map(|nic| Nic { mac: nic.mac, ..Nic::default() }).collect();
-        let id = provisioning.and_then(|it| it.id).unwrap_or_default();
-        let created = metadata.creation_timestamp.and_then(|text| text.parse().ok());
-        Self(BareMetalHost {
-            metadata: ObjectMeta {
-                name: metadata.name,
-                namespace: metadata.namespace,
-                uid: metadata.uid,
-                resource_version: metadata.resource_version,
-                creation_timestamp: created.map(Time),
-                deletion_timestamp: metadata.deletion_timestamp,
-                labels: metadata.labels,
-                annotations: metadata.annotations,
-                ..ObjectMeta::default()
-            },
-            spec: BareMetalHostSpec {
-                boot_mac_address,
-                bmc: bmc.map(|address| Bmc { address, ..Bmc::default() }),
-                ..BareMetalHostSpec::default()
-            },
-            status: Some(BareMetalHostStatus {
-                provisioning: Provisioning { id, ..Provisioning::default() },
-                hardware: Some(Box::new(Hardware { nics, ..Hardware::default() })),
-                ..BareMetalHostStatus::default()
-            }),
-            ..BareMetalHost::default()
-        })
+fn metadata<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
+    let read = MetadataRead::deserialize(from)?;
+    let created = read.creation_timestamp.and_then(|text| text.parse().ok());
+    Ok(ObjectMeta {
+        name: read.name,
+        namespace: read.namespace,
+        uid: read.uid,
+        resource_version: read.resource_version,
+        creation_timestamp: created.map(Time),
+        deletion_timestamp: read.deletion_timestamp,
+        labels: read.labels,
+        annotations: read.annotations,
+        ..ObjectMeta::default()
+    })
+}
+
+impl Sighting {
+    /// The value of an annotation.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations().get(key).map(String::as_str)
+    }
+
+    /// The address of the interface that it boots from.
+    pub fn boot_mac_address(&self) -> Option<&str> {
+        self.spec.as_ref()?.boot_mac_address.as_deref()
+    }
+
+    /// The address of its BMC.
+    pub fn bmc_address(&self) -> Option<&str> {
+        self.spec.as_ref()?.bmc.as_ref()?.address.as_deref()
     }
 }
 
-impl Resource for Sighting {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        BareMetalHost::kind(&())
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        BareMetalHost::group(&())
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        BareMetalHost::version(&())
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        BareMetalHost::plural(&())
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.0.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.0.metadata
+impl StatusRead {
+    /// The node that the operator works with.
+    pub(crate) fn node(&self) -> Option<NodeId> {
+        NodeId::parse(self.provisioning.as_ref()?.id.as_deref()?)
     }
 }
 
@@ -163,16 +134,18 @@ mod tests {
                 "errorCount": "many",
                 "conditions": {},
                 "lastUpdated": "yesterday",
-                "provisioning": {"ID": "x", "state": 1},
+                "provisioning": {"ID": NodeId::from(7).to_string(), "state": 1},
                 "hardware": {"nics": [{"mac": "52:54:00:00:00:02", "ip": 4}, {}], "cpu": []},
             },
         });
         assert!(serde_json::from_value::<BareMetalHost>(odd.clone()).is_err());
-        let Sighting(host) = serde_json::from_value(odd).unwrap();
-        let macs: Vec<&str> = host.mac_addresses().collect();
-        assert_eq!(macs, ["52:54:00:00:00:01", "52:54:00:00:00:02"]);
-        assert_eq!(host.spec.bmc.unwrap().address, "192.0.2.1");
-        assert_eq!(host.status.unwrap().provisioning.id, "x");
+        let host: Sighting = serde_json::from_value(odd).unwrap();
+        assert_eq!(host.bmc_address(), Some("192.0.2.1"));
+        assert_eq!(host.boot_mac_address(), Some("52:54:00:00:00:01"));
+        let status = host.status.unwrap();
+        let nics = status.hardware.as_ref().and_then(|it| it.nics.as_deref()).unwrap();
+        assert_eq!(nics[0].mac.as_deref(), Some("52:54:00:00:00:02"));
+        assert_eq!(status.node(), Some(NodeId::from(7)));
         let bare = json!({"metadata": {"name": "n1"}, "spec": null, "status": {"hardware": null}});
         assert!(serde_json::from_value::<Sighting>(bare).is_ok());
     }

@@ -75,9 +75,7 @@ pub async fn create(context: &Context, order: Order<'_>, patience: Duration) -> 
     if let Some(other) = other_name(verdict, name) {
         // A process that sees hosts late may not know that the machine got its other name meanwhile.
         match asked("read a host", async { unless_gone(sightings.get(other).await) }).await {
-            Ok(Some(Sighting(host)))
-                if context.index.with(|index| index.answer(&host)) != Change::None =>
-            {
+            Ok(Some(host)) if context.index.with(|index| index.answer(&host)) != Change::None => {
                 return Made::Exists;
             }
             Ok(_) => {}
@@ -97,7 +95,7 @@ pub async fn create(context: &Context, order: Order<'_>, patience: Duration) -> 
         return Made::Stale;
     }
     match asked("create a host", post(client, &resource.namespace, &host.object)).await {
-        Ok(Sighting(made)) => {
+        Ok(made) => {
             let key = HostKey::new(&resource.namespace, name);
             context.mark(Unmarked { node: machine.node, host: key.clone() });
             context.index.with(|index| index.answer(&made));
@@ -116,7 +114,7 @@ pub async fn create(context: &Context, order: Order<'_>, patience: Duration) -> 
         // The answer to a name that is taken, as to a lost race.
         Err(Error::Superseded) => {
             match asked("read a host", async { unless_gone(sightings.get(name).await) }).await {
-                Ok(Some(Sighting(host))) => {
+                Ok(Some(host)) => {
                     context.index.with(|index| index.answer(&host));
                     Made::Exists
                 }

@@ -9,7 +9,6 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use api_types::metal3::BareMetalHost;
 use controller_kit::engine::Reason as _;
 use host_discovery::decide::decide;
 use host_discovery::index::Index;
@@ -18,6 +17,7 @@ use host_discovery::model::{Observed, Verdict};
 use host_discovery::reason::{Reason, Sort, advice};
 use host_discovery::resource::Resource;
 use host_discovery::settings::Policy;
+use host_discovery::sighting::Sighting;
 use k8s_openapi::jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};
 use world::{facts, host, mac, machine, node, resource};
@@ -42,7 +42,7 @@ fn silent() -> Machine {
     Machine { inventory: Reading::None, ports: Vec::new(), ..machine(1) }
 }
 
-fn index(hosts: &[BareMetalHost]) -> Index {
+fn index(hosts: &[Sighting]) -> Index {
     let mut index = Index::default();
     for host in hosts {
         index.apply(host);
@@ -173,7 +173,7 @@ fn a_management_controller_stands_in_the_way_by_each_of_its_addresses() {
 }
 
 /// A host of another machine that was inspected, boots by an address of its own and has an interface of machine 1.
-fn sharing(name: &str, number: u8) -> BareMetalHost {
+fn sharing(name: &str, number: u8) -> Sighting {
     let nics = [mac(number, 0), mac(1, 1)].map(|mac| json!({"mac": mac.to_string()}));
     let made = json!({
         "metadata": {"annotations": {"ferrite.metal3.io/node-id": node(number).to_string()}},

@@ -10,7 +10,7 @@ mod world;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use api_types::metal3::{BareMetalHost, HardwareDetail};
+use api_types::metal3::HardwareDetail;
 use host_discovery::Mac;
 use host_discovery::decide::decide;
 use host_discovery::index::Index;
@@ -21,6 +21,7 @@ use host_discovery::nodes::Nodes;
 use host_discovery::reason::{Reason, Sort};
 use host_discovery::resource::Resource;
 use host_discovery::settings::Policy;
+use host_discovery::sighting::Sighting;
 use k8s_openapi::jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};
 use world::{Facts, facts, host, mac, machine, node, port, resource, twins};
@@ -51,7 +52,7 @@ fn reason(machine: Machine, spec: &Value) -> Reason {
     one(machine, spec, &Index::default()).reason
 }
 
-fn with(hosts: &[api_types::metal3::BareMetalHost]) -> Index {
+fn with(hosts: &[Sighting]) -> Index {
     let mut index = Index::default();
     for host in hosts {
         index.apply(host);
@@ -216,7 +217,7 @@ fn nobody_is_advised_to_delete_a_host_on_a_machines_word_alone() {
     let macs = vec![mac(1, 0), mac(2, 0), mac(3, 0)];
     let claims = Facts { macs, ..facts(1) };
     let stranger = Machine { inventory: Reading::Facts(Box::new(claims)), ..machine(1) };
-    let told = |hosts: &[BareMetalHost]| {
+    let told = |hosts: &[Sighting]| {
         let verdict = one(stranger.clone(), &json!({}), &with(hosts));
         assert_eq!((verdict.reason, verdict.step), (Reason::KnownTwice, None));
         verdict.doubtful

@@ -256,7 +256,8 @@ fn a_new_host_has_no_credentials_and_its_power_is_left_alone() {
 #[test]
 fn a_new_host_is_known_at_once_as_its_machine_and_as_its_discoverys() {
     let mut index = Index::default();
-    index.apply(&made(&json!({}), &inventory()));
+    let made = serde_json::to_value(made(&json!({}), &inventory())).unwrap();
+    index.apply(&serde_json::from_value(made).unwrap());
     let node = NodeId::parse(NODE).unwrap();
     let by_node = index.known(node, None, &[], None, |_| false);
     assert_eq!(by_node[0].made_for, Some(node));

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use api_types::metal3::BareMetalHost;
 use host_discovery::index::{Change, HostKey, Index, Known};
 use host_discovery::inventory::{Facts, Port};
+use host_discovery::sighting::Sighting;
 use host_discovery::{Mac, NodeId};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ fn node() -> NodeId {
     NodeId::parse(NODE).unwrap()
 }
 
-fn host(namespace: &str, name: &str, body: &Value) -> BareMetalHost {
+fn host(namespace: &str, name: &str, body: &Value) -> Sighting {
     let mut object = json!({
         "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
         "metadata": {"namespace": namespace, "name": name, "uid": format!("{namespace}.{name}")},
@@ -39,7 +39,7 @@ fn host(namespace: &str, name: &str, body: &Value) -> BareMetalHost {
     serde_json::from_value(object).unwrap()
 }
 
-fn index(hosts: &[BareMetalHost]) -> Index {
+fn index(hosts: &[Sighting]) -> Index {
     let mut index = Index::default();
     for host in hosts {
         index.apply(host);
@@ -437,7 +437,7 @@ fn a_host_that_claims_the_machine_of_another_is_its_rival() {
         })
     };
     let mut index = index(&[host("a", "first", &has(1, 9))]);
-    let mut rivals = |host: &BareMetalHost| {
+    let mut rivals = |host: &Sighting| {
         let (_, rivals) = index.take(host);
         let names: Vec<String> = rivals.iter().map(|it| it.name().to_owned()).collect();
         index.remove(&host.metadata);
@@ -478,7 +478,7 @@ proptest! {
         events in prop::collection::vec(events(), 0..40),
     ) {
         let mut index = Index::default();
-        let mut world: BTreeMap<u8, BareMetalHost> = BTreeMap::new();
+        let mut world: BTreeMap<u8, Sighting> = BTreeMap::new();
         for event in events {
             match event {
                 Event::Apply { name, boot, nics, ours } => {

@@ -10,7 +10,6 @@ mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api_types::metal3::BareMetalHost;
 use api_types::names::ferrite::{DISCOVERED_BY, NODE_ID};
 use host_discovery::decide::decide;
 use host_discovery::index::{HostKey, Index};
@@ -20,6 +19,7 @@ use host_discovery::naming::is_label;
 use host_discovery::reason::{Reason, Sort};
 use host_discovery::resource::Resource;
 use host_discovery::settings::Policy;
+use host_discovery::sighting::Sighting;
 use host_discovery::{Mac, NodeId};
 use k8s_openapi::jiff::{Timestamp, ToSpan};
 use proptest::prelude::*;
@@ -62,7 +62,7 @@ struct World {
     nodes: BTreeMap<u8, NodeId>,
     next_node: u8,
     had_host: BTreeSet<NodeId>,
-    hosts: BTreeMap<HostKey, BareMetalHost>,
+    hosts: BTreeMap<HostKey, Sighting>,
     resource: Resource,
     replicas: [Index; 2],
     /// Nodes whose remembered host a person deleted.
@@ -170,7 +170,7 @@ impl World {
                 let Some(gone) = self.hosts.remove(key) else { return };
                 // The node that it was made for, and the one that its machine has now.
                 let made_for = gone.annotation(NODE_ID).and_then(NodeId::parse);
-                let boot = gone.spec.boot_mac_address.as_deref().and_then(Mac::parse);
+                let boot = gone.boot_mac_address().and_then(Mac::parse);
                 let of_machine = self.nodes.iter().filter(|(it, _)| boot == Some(mac(**it, 0)));
                 let nodes = of_machine.map(|(_, node)| *node).chain(made_for);
                 self.refused.extend(nodes.filter(|node| self.had_host.contains(node)));
@@ -189,7 +189,7 @@ impl World {
     fn made(&self) -> BTreeMap<String, usize> {
         let mut made = BTreeMap::new();
         for host in self.hosts.values().filter(|host| host.annotation(NODE_ID).is_some()) {
-            *made.entry(host.spec.boot_mac_address.clone().unwrap()).or_default() += 1;
+            *made.entry(host.boot_mac_address().unwrap().to_owned()).or_default() += 1;
         }
         made
     }

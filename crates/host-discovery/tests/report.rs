@@ -9,7 +9,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use api_types::metal3::{BareMetalHost, BareMetalHostDiscoveryStatus};
+use api_types::metal3::BareMetalHostDiscoveryStatus;
 use host_discovery::decide::decide;
 use host_discovery::index::Index;
 use host_discovery::machine::{Machine, Reading};
@@ -17,6 +17,7 @@ use host_discovery::model::{HostPlan, Observed};
 use host_discovery::report::{LONGEST_LIST, report};
 use host_discovery::resource::Resource;
 use host_discovery::settings::Policy;
+use host_discovery::sighting::Sighting;
 use host_discovery::status::{newly_failed, word};
 use host_discovery::text::ONLY_ITS_WORD;
 use k8s_openapi::jiff::{Timestamp, ToSpan};
@@ -82,7 +83,7 @@ fn every_machine_that_is_no_host_is_listed_with_what_a_person_needs_to_judge_it(
 }
 
 /// What the status tells of one machine.
-fn listed(machine: Machine, spec: &Value, hosts: &[BareMetalHost], list: &str) -> Value {
+fn listed(machine: Machine, spec: &Value, hosts: &[Sighting], list: &str) -> Value {
     let mut index = Index::default();
     for host in hosts {
         index.apply(host);

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
+use api_types::metal3::BareMetalHostDiscovery;
 use bench::model::{Progress, explore};
 use host_discovery::decide::decide;
 use host_discovery::index::Index;
@@ -15,6 +15,7 @@ use host_discovery::machine::{Machine, Reading};
 use host_discovery::model::{Observed, Step};
 use host_discovery::resource::Resource;
 use host_discovery::settings::Policy;
+use host_discovery::sighting::Sighting;
 use host_discovery::{Mac, NodeId};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
@@ -179,7 +180,7 @@ impl Racks {
     }
 }
 
-fn object(host: &Host) -> BareMetalHost {
+fn object(host: &Host) -> Sighting {
     let node = host.turn.map(|turn| id(host.machine, turn).to_string());
     serde_json::from_value(json!({
         "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",

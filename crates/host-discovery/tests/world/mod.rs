@@ -3,11 +3,12 @@
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
-use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
+use api_types::metal3::BareMetalHostDiscovery;
 pub(crate) use host_discovery::inventory::Facts;
 use host_discovery::inventory::Port;
 use host_discovery::machine::{Machine, Reading};
 use host_discovery::resource::Resource;
+use host_discovery::sighting::Sighting;
 use host_discovery::{Mac, NodeId};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -78,7 +79,7 @@ pub(crate) fn resource(name: &str, spec: &Value) -> Resource {
     Resource::read(&read)
 }
 
-pub(crate) fn host(namespace: &str, name: &str, body: &Value) -> BareMetalHost {
+pub(crate) fn host(namespace: &str, name: &str, body: &Value) -> Sighting {
     let object = json!({
         "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
         "metadata": {"namespace": namespace, "name": name},
