@@ -436,6 +436,7 @@ impl Context {
         let nodes = &sight.nodes;
         let (known, strays) = (nodes.known_after(plan), Strays::of(plan, nodes.registered()));
         let version = self.ironic.offered().map(|it| it.to_string());
+        let machines = nodes.machines();
         let mut counts = Vec::new();
         let mut all = BTreeMap::new();
         for (at, resource) in sight.resources.iter().enumerate() {
@@ -443,7 +444,7 @@ impl Context {
                 continue;
             }
             let made = self.index.with(|index| resource.made(index));
-            let report = report(at, plan, nodes.machines(), known, made);
+            let report = report(at, plan, machines.iter().copied(), known, made);
             let mut troubles = Troubles::of(at, plan, nodes.left_out(), strays);
             troubles.strays = troubles.strays.filter(|_| sight.caught_up);
             let approvals = plan.approvals.iter().find(|it| it.resource == at);

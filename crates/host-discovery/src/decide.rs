@@ -30,13 +30,13 @@ pub fn decide(seen: &Observed<'_>, policy: &Policy, now: Timestamp) -> HostPlan 
     let mut taken = Taken::new(seen, policy, now);
     // What failed before takes its turn after all else: hosts that cannot be made must not take the place of others.
     let (last, first): (Vec<usize>, Vec<usize>) =
-        (0..seen.machines.len()).partition(|at| taken.gives_way(&seen.machines[*at]));
+        (0..seen.machines.len()).partition(|at| taken.gives_way(seen.machines[*at]));
     let mut judged: Vec<(usize, Verdict)> = Vec::with_capacity(seen.machines.len());
-    judged.extend(first.into_iter().map(|at| (at, taken.judge(&seen.machines[at]))));
+    judged.extend(first.into_iter().map(|at| (at, taken.judge(seen.machines[at]))));
     for (at, verdict) in &mut judged {
-        taken.try_again(&seen.machines[*at], verdict);
+        taken.try_again(seen.machines[*at], verdict);
     }
-    judged.extend(last.into_iter().map(|at| (at, taken.judge(&seen.machines[at]))));
+    judged.extend(last.into_iter().map(|at| (at, taken.judge(seen.machines[at]))));
     judged.sort_unstable_by_key(|(at, _)| *at);
     let verdicts: Vec<Verdict> = judged.into_iter().map(|(_, verdict)| verdict).collect();
     let approvals = approvals(seen, &verdicts);

@@ -52,10 +52,10 @@ pub struct Unmarked {
 }
 
 /// All that is looked at in one pass.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Observed<'a> {
     /// Machines that are not settled, oldest first.
-    pub machines: &'a [Machine],
+    pub machines: Vec<&'a Machine>,
     /// Every discovery.
     pub resources: &'a [Resource],
     /// Every node that Ironic shows.

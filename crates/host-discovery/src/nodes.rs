@@ -7,7 +7,7 @@
 
 mod track;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Instant;
 
 use ironic::Class;
@@ -44,10 +44,9 @@ const FAILURES: u32 = 3;
 /// Every node that Ironic showed.
 #[derive(Clone, Debug, Default)]
 pub struct Nodes {
-    /// Machines that may become hosts, oldest first, and beside them what does not decide.
-    machines: Vec<Machine>,
-    tracks: Vec<Track>,
-    places: HashMap<NodeId, usize>,
+    /// Machines that may become hosts, by their places in Ironic's order, which is that of their age.
+    waiting: BTreeMap<u64, Track>,
+    places: HashMap<NodeId, u64>,
     settled: HashMap<NodeId, Settled>,
     /// Nodes whose host went before a list showed them, and that host: kept until a list is complete.
     left: HashMap<NodeId, HostKey>,
@@ -92,8 +91,8 @@ impl Nodes {
     }
 
     /// Machines that may become hosts, oldest first.
-    pub fn machines(&self) -> &[Machine] {
-        &self.machines
+    pub fn machines(&self) -> Vec<&Machine> {
+        self.waiting.values().map(|track| &track.machine).collect()
     }
 
     /// How many nodes are hosts.
@@ -115,7 +114,7 @@ impl Nodes {
 
     /// How many nodes there are that have a place.
     pub fn count(&self) -> usize {
-        self.machines.len() + self.settled.len()
+        self.waiting.len() + self.settled.len()
     }
 
     /// How many nodes found no place, or no room for what they say: a list that broke off says nothing of those that it did
@@ -126,13 +125,13 @@ impl Nodes {
 
     /// Whether those that found no place could find one now.
     pub fn has_room_again(&self) -> bool {
-        let has_room = self.machines.len() < self.most / 2 && self.facts < MOST_FACTS / 2;
+        let has_room = self.waiting.len() < self.most / 2 && self.facts < MOST_FACTS / 2;
         self.left_out() > 0 && has_room
     }
 
     /// Whether another machine finds no place.
     fn is_full(&self) -> bool {
-        self.machines.len() >= self.most || self.facts > MOST_FACTS - ROOM
+        self.waiting.len() >= self.most || self.facts > MOST_FACTS - ROOM
     }
 
     /// A list of all nodes begins.
@@ -148,13 +147,11 @@ impl Nodes {
         self.left_out_before = 0;
         self.left.clear();
         self.settled.retain(|_, it| it.round == round);
-        let mut gone: Vec<NodeId> = Vec::new();
-        for (machine, track) in self.machines.iter().zip(&self.tracks) {
-            if track.round != round {
-                gone.push(machine.node);
-            }
+        let gone = self.waiting.values().filter(|track| track.round != round);
+        let gone: Vec<NodeId> = gone.map(|track| track.machine.node).collect();
+        for node in gone {
+            self.forget(node);
         }
-        self.drop_all(&gone);
     }
 
     /// Takes a node as a list shows it, without its error. Tells of one that is a host that a discovery made, or was one,
@@ -170,12 +167,12 @@ impl Nodes {
         let (marked, enrolled) = (is_marked(node), is_enrolled(node));
         let left = self.left.get(&id).filter(|_| !marked).cloned();
         let left = left.map(|host| Unmarked { node: id, host });
-        if let Some(&place) = self.places.get(&id) {
-            let (machine, track) = (&mut self.machines[place], &mut self.tracks[place]);
-            let changed = machine.is_changed(node);
-            let unread = machine.is_unread() && track.rest.is_none_or(|rest| rest <= at);
-            machine.take(node, track);
-            (track.round, track.seen) = (self.round, Some(at));
+        let round = self.round;
+        if let Some(track) = self.track(id) {
+            let changed = track.machine.is_changed(node);
+            let unread = track.machine.is_unread() && track.rest.is_none_or(|rest| rest <= at);
+            track.take(node);
+            (track.round, track.seen) = (round, Some(at));
             if changed {
                 (track.useless, track.rest, track.is_relook) = (0, None, false);
                 // What Ironic fails for is tried once more.
@@ -212,7 +209,6 @@ impl Nodes {
         let unmarked = unmarked.and_then(|(host, _)| host.clone());
         let unmarked = left.or(unmarked.map(|host| Unmarked { node: id, host }));
         if let Some((host, ours)) = settled.filter(|_| !contested) {
-            let round = self.round;
             self.settled.insert(id, Settled { order, round, host, ours, had_host });
             return unmarked;
         }
@@ -224,19 +220,18 @@ impl Nodes {
             Machine { name: node.name.clone(), enrolled, had_host, ..Machine::unread(id, now) };
         // What somebody registered is not read: only a new machine becomes a host.
         let look = (!registered || contested).then_some(at);
-        let (round, seen) = (self.round, Some(at));
-        let track = Track { order, round, seen, marked, look, contested, ..Track::default() };
-        self.insert(machine, track);
+        let seen = Some(at);
+        let track = Track { seen, marked, look, contested, ..Track::new(machine, round) };
+        self.insert(order, track);
         unmarked
     }
 
     /// Machines that are to be read, so many at most, in the order in which their turn came; those that said nothing before
     /// come last: there may be thousands of them at every list, and a new machine waits for none.
     pub fn due(&self, at: Instant, most: usize) -> Vec<NodeId> {
-        let pairs = self.machines.iter().zip(&self.tracks);
-        let due = pairs.filter_map(|(machine, track)| {
+        let due = self.waiting.values().filter_map(|track| {
             let look = track.look.filter(|_| track.is_due(at))?;
-            Some((track.is_relook, look, machine.node))
+            Some((track.is_relook, look, track.machine.node))
         });
         let mut due: Vec<_> = due.collect();
         due.sort_by_key(|(is_relook, look, _)| (*is_relook, *look));
@@ -246,54 +241,54 @@ impl Nodes {
     /// Whether it will soon be known of a machine what it is; not of one that hangs, or that Ironic has failed for again and
     /// again.
     pub fn has_unread(&self, at: Instant) -> bool {
-        self.tracks.iter().any(|it| it.is_unread(at) && it.failures < FAILURES)
+        self.waiting.values().any(|it| it.is_unread(at) && it.failures < FAILURES)
     }
 
     /// When the next one is to be read.
     pub fn next_look(&self) -> Option<Instant> {
-        let free = self.tracks.iter().filter(|track| track.reading.is_none());
+        let free = self.waiting.values().filter(|track| track.reading.is_none());
         free.filter_map(|track| track.look).min()
     }
 
     /// How many are being read.
     pub fn being_read(&self) -> usize {
-        self.tracks.iter().filter(|track| track.reading.is_some()).count()
+        self.waiting.values().filter(|track| track.reading.is_some()).count()
     }
 
     /// A machine is being read from now on, until [`Nodes::read`] is told what came of it.
     pub fn reads(&mut self, node: NodeId, at: Instant) {
-        if let Some(&place) = self.places.get(&node) {
-            self.tracks[place].reading = Some(at);
+        if let Some(track) = self.track(node) {
+            track.reading = Some(at);
         }
     }
 
     /// Takes what was read of a machine.
     pub fn read(&mut self, node: NodeId, look: Look, at: Instant) {
-        let Some(&place) = self.places.get(&node) else { return };
-        self.tracks[place].reading = None;
+        let place = self.places.get(&node);
+        let Some(track) = place.and_then(|place| self.waiting.get_mut(place)) else { return };
+        track.reading = None;
         match look {
-            Look::Gone => self.drop_all(&[node]),
-            Look::Silent => self.tracks[place].look = Some(at + IRONIC_RETRY),
+            Look::Gone => self.forget(node),
+            Look::Silent => track.look = Some(at + IRONIC_RETRY),
             Look::Failed(class, text) => {
-                let (machine, track) = (&mut self.machines[place], &mut self.tracks[place]);
                 track.failures = track.failures.saturating_add(1);
                 (track.look, track.is_relook) =
                     (Some(at + rest_after(track.failures).min(IRONIC_RETRY_MAX)), true);
                 // The same failure may be put in other words each time.
                 if track.failures >= FAILURES && track.told != Some(class) {
                     track.told = Some(class);
-                    machine.unanswered = Some(abridged(&text, LONGEST_ERROR));
+                    track.machine.unanswered = Some(abridged(&text, LONGEST_ERROR));
                 }
             }
             Look::Read { node: shown, inventory, details, ports, strange_ports } => {
-                let (machine, track) = (&mut self.machines[place], &mut self.tracks[place]);
-                let error = machine.last_error.clone();
+                let error = track.machine.last_error.clone();
                 if let Some(shown) = shown {
-                    machine.take(&shown, track);
-                    machine.last_error =
+                    track.take(&shown);
+                    track.machine.last_error =
                         shown.last_error.as_deref().map(|it| abridged(it, LONGEST_ERROR));
                     track.seen = Some(at);
                 }
+                let machine = &mut track.machine;
                 machine.unanswered = None;
                 (track.failures, track.told) = (0, None);
                 track.contested = false;
@@ -303,18 +298,23 @@ impl Nodes {
                 machine.ports.shrink_to_fit();
                 machine.strange_ports = strange_ports;
                 self.facts += machine.bytes();
-                track.look_at(None);
                 track.useless = match (machine.is_useless(), machine.last_error == error) {
                     (true, true) => track.useless.saturating_add(1),
                     (true, false) => 1,
                     (false, _) => 0,
                 };
                 track.rest = (track.useless > 0).then(|| at + rest_after(track.useless));
-                self.keep_details(place, details);
+                track.look_at(None);
+                self.details -= track.details_size();
+                track.details = details;
+                if self.details + track.details_size() > MOST_DETAILS {
+                    track.details = None;
+                }
+                self.details += track.details_size();
                 if self.facts > MOST_FACTS {
                     // Of a machine that is known by half something else would come.
                     self.left_out += 1;
-                    self.drop_all(&[node]);
+                    self.forget(node);
                 }
             }
         }
@@ -322,29 +322,30 @@ impl Nodes {
 
     /// The details of a machine, if there was room for them.
     pub fn details(&self, node: NodeId) -> Option<&Encoded> {
-        self.tracks[*self.places.get(&node)?].details.as_ref()
+        self.tracked(node)?.details.as_ref()
     }
 
     /// The machine that a node is, if Ironic shows it as it showed it before.
     pub fn unchanged(&self, node: &ironic::Node) -> Option<NodeId> {
         let id = NodeId::parse(&node.uuid)?;
-        let machine = &self.machines[*self.places.get(&id)?];
+        let machine = &self.tracked(id)?.machine;
         let is_new = is_marked(node) && !machine.had_host;
         (!is_new && !machine.is_changed(node)).then_some(id)
     }
 
     /// When Ironic last showed a machine.
     pub fn seen(&self, node: NodeId) -> Option<Instant> {
-        self.tracks[*self.places.get(&node)?].seen
+        self.tracked(node)?.seen
     }
 
     /// The node that Ironic lists before this one, as far as is known.
     pub fn before(&self, node: NodeId) -> Option<NodeId> {
         let order = self.order(node)?;
         let settled = self.settled.iter().map(|(node, it)| (it.order, *node));
-        let pairs = self.machines.iter().zip(&self.tracks);
-        let waiting = pairs.map(|(machine, track)| (track.order, machine.node));
-        settled.chain(waiting).filter(|(it, _)| *it < order).max().map(|(_, node)| node)
+        let waiting = self.waiting.range(..order).next_back();
+        let waiting = waiting.map(|(order, track)| (*order, track.machine.node));
+        let before = settled.filter(|(it, _)| *it < order).max().max(waiting);
+        before.map(|(_, node)| node)
     }
 
     /// The first of these machines that Ironic lists after a node, as far as is known.
@@ -355,10 +356,8 @@ impl Nodes {
     }
 
     fn order(&self, node: NodeId) -> Option<u64> {
-        match self.places.get(&node) {
-            Some(place) => Some(self.tracks[*place].order),
-            None => self.settled.get(&node).map(|it| it.order),
-        }
+        let settled = || self.settled.get(&node).map(|it| it.order);
+        self.places.get(&node).copied().or_else(settled)
     }
 
     /// Whether a node is among those that may become hosts.
@@ -368,8 +367,8 @@ impl Nodes {
 
     /// Has a machine read anew.
     pub fn look_at(&mut self, node: NodeId, at: Instant) {
-        if let Some(&place) = self.places.get(&node) {
-            self.tracks[place].look_at(Some(at));
+        if let Some(track) = self.track(node) {
+            track.look_at(Some(at));
         }
     }
 
@@ -386,7 +385,7 @@ impl Nodes {
     }
 
     fn settles(&self, verdict: &Verdict) -> bool {
-        let track = self.places.get(&verdict.node).map(|place| &self.tracks[*place]);
+        let track = self.tracked(verdict.node);
         match verdict.reason {
             // What is settled is never read.
             Reason::Known => track.is_some_and(|track| !track.contested),
@@ -399,30 +398,27 @@ impl Nodes {
     /// their next. Tells which nodes are to be marked.
     pub fn settle(&mut self, plan: &HostPlan, at: Instant) -> Vec<Unmarked> {
         let mut unmarked = Vec::new();
-        let mut done = Vec::new();
         for verdict in &plan.verdicts {
-            let Some(&place) = self.places.get(&verdict.node) else { continue };
-            let track = &mut self.tracks[place];
+            let node = verdict.node;
+            let Some(&order) = self.places.get(&node) else { continue };
+            let Some(track) = self.waiting.get_mut(&order) else { continue };
             match verdict.reason {
                 Reason::Known if track.contested => {}
                 Reason::Known | Reason::Registered => {
-                    let had_host = self.machines[place].had_host;
                     let remember = match &verdict.step {
                         Some(Step::Remember { host }) => Some(host),
                         Some(Step::Create { .. }) | None => None,
                     };
-                    if let Some(host) = remember {
-                        unmarked.push(Unmarked { node: verdict.node, host: host.clone() });
-                    }
+                    unmarked.extend(remember.map(|host| Unmarked { node, host: host.clone() }));
                     let settled = Settled {
-                        order: track.order,
+                        order,
                         round: track.round,
                         host: verdict.hosts.first().cloned(),
                         ours: remember.is_some(),
-                        had_host,
+                        had_host: track.machine.had_host,
                     };
-                    self.settled.insert(verdict.node, settled);
-                    done.push(verdict.node);
+                    self.settled.insert(node, settled);
+                    self.forget(node);
                 }
                 Reason::AwaitsInventory | Reason::AwaitsPorts if track.look.is_none() => {
                     track.look_at(verdict.again.map(|wait| at + wait));
@@ -430,7 +426,6 @@ impl Nodes {
                 _ => {}
             }
         }
-        self.drop_all(&done);
         unmarked
     }
 
@@ -447,10 +442,9 @@ impl Nodes {
             // The mark may not have reached Ironic yet.
             let had_host = settled.had_host || settled.ours;
             let machine = Machine { had_host, ..Machine::unread(node, now) };
-            let Settled { order, round, .. } = settled;
             let look = Some(at);
-            let track = Track { order, round, look, contested: true, ..Track::default() };
-            self.insert(machine, track);
+            let track = Track { look, contested: true, ..Track::new(machine, settled.round) };
+            self.insert(settled.order, track);
         }
     }
 
@@ -479,49 +473,28 @@ impl Nodes {
         if let Some(settled) = self.settled.get_mut(&node) {
             return Some(&mut settled.had_host);
         }
-        let place = *self.places.get(&node)?;
-        Some(&mut self.machines[place].had_host)
+        Some(&mut self.waiting.get_mut(self.places.get(&node)?)?.machine.had_host)
     }
 
-    fn keep_details(&mut self, place: usize, details: Option<Encoded>) {
-        let size = |details: &Option<Encoded>| details.as_ref().map_or(0, |it| it.text.len());
-        self.details -= size(&self.tracks[place].details);
-        let fits = self.details + size(&details) <= MOST_DETAILS;
-        self.tracks[place].details = details.filter(|_| fits);
-        self.details += size(&self.tracks[place].details);
+    fn tracked(&self, node: NodeId) -> Option<&Track> {
+        self.waiting.get(self.places.get(&node)?)
     }
 
-    fn insert(&mut self, machine: Machine, track: Track) {
-        let place = self.tracks.partition_point(|it| it.order < track.order);
-        let last = place == self.tracks.len();
-        self.places.insert(machine.node, place);
-        self.machines.insert(place, machine);
-        self.tracks.insert(place, track);
-        if !last {
-            self.number();
-        }
+    fn track(&mut self, node: NodeId) -> Option<&mut Track> {
+        self.waiting.get_mut(self.places.get(&node)?)
     }
 
-    fn drop_all(&mut self, nodes: &[NodeId]) {
-        if nodes.is_empty() {
-            return;
-        }
-        for node in nodes {
-            if let Some(place) = self.places.remove(node) {
-                self.facts -= self.machines[place].bytes();
-                self.keep_details(place, None);
-            }
-        }
-        let places = &self.places;
-        let mut kept = self.machines.iter().map(|it| places.contains_key(&it.node));
-        self.tracks.retain(|_| kept.next().unwrap_or_default());
-        self.machines.retain(|it| places.contains_key(&it.node));
-        self.number();
+    fn insert(&mut self, order: u64, track: Track) {
+        self.places.insert(track.machine.node, order);
+        self.waiting.insert(order, track);
     }
 
-    fn number(&mut self) {
-        for (place, machine) in self.machines.iter().enumerate() {
-            self.places.insert(machine.node, place);
+    /// Keeps a machine no longer.
+    fn forget(&mut self, node: NodeId) {
+        let track = self.places.remove(&node).and_then(|order| self.waiting.remove(&order));
+        if let Some(track) = track {
+            self.facts -= track.machine.bytes();
+            self.details -= track.details_size();
         }
     }
 }
@@ -536,16 +509,6 @@ impl Machine {
     /// Whether somebody did something with it since it was shown before.
     fn is_changed(&self, node: &ironic::Node) -> bool {
         self.name != node.name || self.enrolled != is_enrolled(node)
-    }
-
-    /// Takes over what a list or the node itself shows.
-    fn take(&mut self, node: &ironic::Node, track: &mut Track) {
-        let marked = is_marked(node);
-        // An answer that leaves the place of the mark out does not say that it is off.
-        let lost = node.extra.is_some() && track.lost_its_mark(marked);
-        self.had_host = marked || (self.had_host && !lost);
-        self.enrolled = is_enrolled(node);
-        self.name.clone_from(&node.name);
     }
 
     /// Bytes that what it says takes, beside those that every machine takes.
@@ -567,6 +530,19 @@ impl Machine {
     fn is_useless(&self) -> bool {
         let is_strange = self.strange_ports > 0 || self.inventory == Reading::Unreadable;
         self.is_unread() && (self.last_error.is_some() || is_strange)
+    }
+}
+
+impl Track {
+    /// Takes over what a list or the node itself shows.
+    fn take(&mut self, node: &ironic::Node) {
+        let marked = is_marked(node);
+        // An answer that leaves the place of the mark out does not say that it is off.
+        let lost = node.extra.is_some() && self.lost_its_mark(marked);
+        let machine = &mut self.machine;
+        machine.had_host = marked || (machine.had_host && !lost);
+        machine.enrolled = is_enrolled(node);
+        machine.name.clone_from(&node.name);
     }
 }
 

@@ -19,11 +19,17 @@ const MOST_MACS: usize = 32;
 
 /// Counts and lists of the resource at this place. `known` is how many nodes of Ironic are hosts
 /// and `made` how many of them this resource made.
-pub fn report(at: usize, plan: &HostPlan, machines: &[Machine], known: u32, made: u32) -> Report {
+pub fn report<'a>(
+    at: usize,
+    plan: &HostPlan,
+    machines: impl IntoIterator<Item = &'a Machine, IntoIter: Clone>,
+    known: u32,
+    made: u32,
+) -> Report {
     let mut report = Report::default();
     let (mut pending, mut failures, mut conflicts) = (Vec::new(), Vec::new(), Vec::new());
     // Both are in one order.
-    let mut machines = machines.iter();
+    let mut machines = machines.into_iter();
     for verdict in plan.verdicts.iter().filter(|it| it.resource == Some(at)) {
         let mut rest = machines.clone();
         let Some(machine) = rest.find(|it| it.node == verdict.node) else { continue };

@@ -26,7 +26,7 @@ use world::{facts, host, mac, machine, node, resource};
 fn after(minutes: i64, machine: &Machine, resources: &[Resource], hosts: &Index) -> Verdict {
     let seen = Observed {
         nodes: &host_discovery::nodes::Nodes::default(),
-        machines: std::slice::from_ref(machine),
+        machines: vec![machine],
         resources,
         hosts,
         refused: &BTreeMap::new(),

@@ -33,7 +33,7 @@ fn start() -> Timestamp {
 fn pass(machines: &[Machine], resources: &[Resource], hosts: &Index, allowance: u32) -> HostPlan {
     let seen = Observed {
         nodes: &host_discovery::nodes::Nodes::default(),
-        machines,
+        machines: machines.iter().collect(),
         resources,
         hosts,
         refused: &BTreeMap::new(),
@@ -173,7 +173,7 @@ fn a_host_that_claims_an_interface_does_not_swallow_the_machine_that_boots_by_it
         let mut racks = resource("racks", &json!({}));
         racks.approved.extend(approved.then_some(machine.node));
         let seen = Observed {
-            machines: &[machine],
+            machines: vec![&machine],
             resources: &[racks],
             nodes,
             hosts,
@@ -260,7 +260,7 @@ fn a_machine_without_inventory_or_ports_is_waited_for_and_then_reported() {
     let hosts = Index::default();
     let seen = Observed {
         nodes: &host_discovery::nodes::Nodes::default(),
-        machines: &machines,
+        machines: machines.iter().collect(),
         resources: &resources,
         hosts: &hosts,
         refused: &BTreeMap::new(),
@@ -524,9 +524,10 @@ fn no_more_hosts_are_made_than_the_rate_allows_and_the_rest_follows() {
 
 #[test]
 fn a_machine_that_waits_for_ironic_is_not_said_to_wait_for_the_rate() {
+    let alone = machine(1);
     let seen = Observed {
         nodes: &host_discovery::nodes::Nodes::default(),
-        machines: &[machine(1)],
+        machines: vec![&alone],
         resources: &[resource("racks", &json!({}))],
         hosts: &Index::default(),
         refused: &BTreeMap::new(),
@@ -545,7 +546,7 @@ fn where_new_machines_are_asked_for_often_incomplete_ones_are_looked_at_as_often
     incomplete.inventory = Reading::None;
     let seen = Observed {
         nodes: &host_discovery::nodes::Nodes::default(),
-        machines: &[incomplete],
+        machines: vec![&incomplete],
         resources: &[],
         hosts: &Index::default(),
         refused: &BTreeMap::new(),
@@ -587,7 +588,7 @@ fn approvals_are_taken_away_when_done_or_when_they_name_nobody() {
     // As long as not every node was listed, nobody knows that one is not there.
     let seen = Observed {
         nodes: &host_discovery::nodes::Nodes::default(),
-        machines: &machines,
+        machines: machines.iter().collect(),
         resources: &[racks],
         hosts: &hosts,
         refused: &BTreeMap::new(),

@@ -101,7 +101,7 @@ impl World {
         let machines = self.machines();
         let seen = Observed {
             nodes: &host_discovery::nodes::Nodes::default(),
-            machines: &machines,
+            machines: machines.iter().collect(),
             resources: std::slice::from_ref(&self.resource),
             hosts: &self.replicas[replica],
             refused: &BTreeMap::new(),
@@ -214,7 +214,7 @@ proptest! {
         }
         let machines = world.machines();
         let seen = Observed {nodes: &host_discovery::nodes::Nodes::default(),
-            machines: &machines,
+            machines: machines.iter().collect(),
             resources: std::slice::from_ref(&world.resource),
             hosts: &world.replicas[0],
             refused: &BTreeMap::new(),
@@ -245,7 +245,7 @@ proptest! {
         let mut hosts = Index::default();
         hosts.apply(&host("metal", "n1", &json!({})));
         hosts.apply(&host("metal", "x", &json!({"spec": {"bootMACAddress": mac(2, 0).to_string()}})));
-        let seen = Observed { nodes: &host_discovery::nodes::Nodes::default(), machines: &machines, resources: &resources, hosts: &hosts, refused: &BTreeMap::new(), answers: true, allowance, complete };
+        let seen = Observed { nodes: &host_discovery::nodes::Nodes::default(), machines: machines.iter().collect(), resources: &resources, hosts: &hosts, refused: &BTreeMap::new(), answers: true, allowance, complete };
         let now = Timestamp::UNIX_EPOCH + after.seconds();
         let found = decide(&seen, &Policy::default(), now);
         prop_assert_eq!(&found, &decide(&seen, &Policy::default(), now));

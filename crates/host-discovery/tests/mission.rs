@@ -22,7 +22,7 @@ use world::{facts, host, mac, machine, node, resource};
 fn verdicts(machines: &[Machine], hosts: &Index) -> Vec<Verdict> {
     let seen = Observed {
         nodes: &host_discovery::nodes::Nodes::default(),
-        machines,
+        machines: machines.iter().collect(),
         resources: &[resource("racks", &json!({}))],
         hosts,
         refused: &BTreeMap::new(),

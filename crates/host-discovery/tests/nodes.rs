@@ -573,7 +573,7 @@ fn of_machines_that_say_too_much_together_those_without_room_are_left_out_and_to
     // Each of them is known in full, or not at all.
     let is_whole =
         |it: &Machine| matches!(&it.inventory, Reading::Facts(facts) if facts.macs.len() == 255);
-    assert!(nodes.machines().iter().all(is_whole));
+    assert!(nodes.machines().into_iter().all(is_whole));
 }
 
 #[test]

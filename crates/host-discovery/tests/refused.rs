@@ -39,7 +39,7 @@ fn after_failure(cause: Cause, spec: &Value, allowance: u32) -> (Vec<Reason>, Op
     refusals.failed(node(1), cause, "metal/n1: no", Instant::now(), 0.0);
     let seen = Observed {
         nodes: &host_discovery::nodes::Nodes::default(),
-        machines: &machines,
+        machines: machines.iter().collect(),
         resources: &resources,
         hosts: &Index::default(),
         refused: refusals.all(),
@@ -92,7 +92,7 @@ fn after_old_failures(cause: Why, allowance: u32) -> Vec<Reason> {
     refusals.now(at + Duration::from_secs(60), |_| true);
     let seen = Observed {
         nodes: &host_discovery::nodes::Nodes::default(),
-        machines: &machines,
+        machines: machines.iter().collect(),
         resources: &[resource("racks", &json!({}))],
         hosts: &Index::default(),
         refused: refusals.all(),
@@ -128,9 +128,10 @@ fn what_was_refused_under_another_name_or_in_another_namespace_is_tried_at_once(
         let cause = Cause::Refused(HostKey::new(namespace, name));
         let mut refusals = Refusals::default();
         refusals.failed(node(1), cause, "no", Instant::now(), 0.0);
+        let alone = machine(1);
         let seen = Observed {
             nodes: &host_discovery::nodes::Nodes::default(),
-            machines: &[machine(1)],
+            machines: vec![&alone],
             resources: &[resource("racks", &json!({}))],
             hosts: &Index::default(),
             refused: refusals.all(),
@@ -154,7 +155,7 @@ fn a_machine_that_ironic_cannot_say_is_there_leaves_its_place_to_others() {
         refusals.now(at + Duration::from_secs(seconds), |_| true);
         let seen = Observed {
             nodes: &host_discovery::nodes::Nodes::default(),
-            machines: &machines,
+            machines: machines.iter().collect(),
             resources: &[resource("racks", &json!({"maxHosts": 1}))],
             hosts: &Index::default(),
             refused: refusals.all(),

@@ -27,7 +27,7 @@ use world::{host, mac, machine, node, resource};
 fn decided(machines: &[Machine], resources: &[Resource], hosts: &Index) -> HostPlan {
     let seen = Observed {
         nodes: &host_discovery::nodes::Nodes::default(),
-        machines,
+        machines: machines.iter().collect(),
         resources,
         hosts,
         refused: &BTreeMap::new(),

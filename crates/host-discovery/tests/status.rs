@@ -62,7 +62,7 @@ fn a_resource_is_told_of_its_own_hosts_that_could_not_be_made() {
     refusals.failed(node(3), Cause::Unknown, "metal/n3: timed out", at, 0.0);
     let seen = Observed {
         nodes: &Nodes::default(),
-        machines: &machines,
+        machines: machines.iter().collect(),
         resources: &resources,
         hosts: &hosts,
         refused: refusals.all(),
@@ -221,9 +221,10 @@ fn a_resource_makes_no_hosts_before_an_older_one_that_nobody_can_read_is_correct
     assert!(ready.message.starts_with("metal/odd is older"), "{}", ready.message);
 
     let refused = Refusals::default();
+    let alone = machine(1);
     let seen = Observed {
         nodes: &Nodes::default(),
-        machines: &[machine(1)],
+        machines: vec![&alone],
         resources: &[racks],
         hosts: &Index::default(),
         refused: refused.all(),

@@ -155,7 +155,7 @@ impl Racks {
         let machines: Vec<Machine> = nodes.iter().map(|node| self.machine(*node)).collect();
         let seen = Observed {
             nodes: &host_discovery::nodes::Nodes::default(),
-            machines: &machines,
+            machines: machines.iter().collect(),
             resources: &self.resources,
             hosts: &index,
             refused: &BTreeMap::new(),

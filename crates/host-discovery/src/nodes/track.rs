@@ -1,4 +1,4 @@
-//! What is remembered of a node beside what decides.
+//! What is remembered of a node.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +6,14 @@ use ironic::Class;
 
 use crate::hardware::Encoded;
 use crate::index::HostKey;
+use crate::machine::Machine;
 use crate::waits::{HANGS_AFTER, IRONIC_RETRY, REST_MAX};
 
 /// Of a machine that may become a host.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Track {
-    pub(super) order: u64,
+    /// What decides. The rest does not.
+    pub(super) machine: Machine,
     pub(super) round: u32,
     /// When Ironic last showed it; none if nothing of it is known any more.
     pub(super) seen: Option<Instant>,
@@ -35,6 +37,29 @@ pub(super) struct Track {
 }
 
 impl Track {
+    /// Of a machine of which nothing else is known yet.
+    pub(super) fn new(machine: Machine, round: u32) -> Self {
+        Self {
+            machine,
+            round,
+            seen: None,
+            marked: false,
+            look: None,
+            reading: None,
+            is_relook: false,
+            contested: false,
+            useless: 0,
+            rest: None,
+            failures: 0,
+            told: None,
+            details: None,
+        }
+    }
+
+    pub(super) fn details_size(&self) -> usize {
+        self.details.as_ref().map_or(0, |it| it.text.len())
+    }
+
     /// It is to be read, in its turn.
     pub(super) fn look_at(&mut self, look: Option<Instant>) {
         (self.look, self.is_relook) = (look, false);
