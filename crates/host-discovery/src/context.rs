@@ -74,8 +74,6 @@ pub enum News {
     Silence(ironic::Error),
     /// Machines were looked at once more.
     Looked(Looked),
-    /// Ironic could not say whether a machine is still there; its words.
-    Unconfirmed(NodeId, String),
     /// What came of making a machine's host.
     Made(NodeId, Made),
     /// The watch tells of all hosts, as was seen then.

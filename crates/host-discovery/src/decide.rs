@@ -20,7 +20,7 @@ use crate::refusals::{Cause, Refusal};
 use crate::resource::Resource;
 use crate::settings::Policy;
 use crate::text::NONE_WITHOUT_IRONIC;
-use crate::waits::{FIRST_RETRY, INCOMPLETE_LOOK_MAX};
+use crate::waits::{FIRST_RETRY, READING_MAX};
 
 /// Bytes of an error of Ironic's that are passed on: part of it is the machine's own text.
 const LONGEST_NOTE: usize = 256;
@@ -266,8 +266,8 @@ impl<'a> Taken<'a> {
         if matches!(reason, Reason::AwaitsInventory | Reason::AwaitsPorts) {
             // As long as it has waited already: twice as late each time. In the first minute, in which most complete, not
             // later than another new machine would be seen.
-            let poll = self.policy.poll_interval.min(INCOMPLETE_LOOK_MAX);
-            let longest = if asked < INCOMPLETE_LOOK_MAX { poll } else { INCOMPLETE_LOOK_MAX };
+            let poll = self.policy.poll_interval.min(READING_MAX);
+            let longest = if asked < READING_MAX { poll } else { READING_MAX };
             verdict.again = Some(asked.clamp(FIRST_RETRY.min(poll), longest));
         } else {
             let words = if reason == Reason::IronicFails {

@@ -84,7 +84,6 @@ impl Mark {
 /// A host, as far as it identifies a machine.
 #[derive(Clone, Debug)]
 struct Entry {
-    key: HostKey,
     /// Tells it from a later host of the same name.
     uid: Option<Box<str>>,
     is: Identity,
@@ -100,31 +99,21 @@ impl Entry {
         is_known && !self.is.nics.iter().any(|nic| has(*nic))
     }
 
-    fn known(&self) -> Known {
-        Known {
-            host: self.key.clone(),
-            made_for: self.is.made_for,
-            made_by: self.is.made_by.clone(),
-            leaves: self.is.leaves,
-        }
+    fn key(&self) -> &HostKey {
+        &self.is.known.host
     }
 }
 
 /// What of a host goes into the index.
 #[derive(Clone, Debug, PartialEq)]
 struct Identity {
+    known: Known,
     marks: Box<[Mark]>,
     /// Any interface that an inspection found: dozens in one machine. Some of them, such as that of a management
     /// controller's internal network, have the same address in many machines.
     nics: Box<[Mac]>,
     /// Whether an inspection found any.
     inspected: bool,
-    /// The discovery of the host's namespace that made it.
-    made_by: Option<Box<str>>,
-    /// The node that it was made for.
-    made_for: Option<NodeId>,
-    /// Whether it is being deleted.
-    leaves: bool,
     /// When it was registered.
     created: Option<Timestamp>,
 }
@@ -235,7 +224,7 @@ impl Index {
     pub fn apply(&mut self, host: &Sighting) -> Change {
         let Some(key) = key_of(&host.metadata) else { return Change::None };
         let id = self.by_key.get(&key).copied().unwrap_or_else(|| self.next_id());
-        let new = Identity::read(host);
+        let new = Identity::read(host, key.clone());
         let uid: Option<Box<str>> = host.metadata.uid.as_deref().map(Into::into);
         let change = match self.hosts.get_mut(&id) {
             None => Change::More,
@@ -253,12 +242,12 @@ impl Index {
         for nic in &new.nics {
             self.by_nic.0.insert((*nic, id));
         }
-        if let Some(discovery) = &new.made_by {
+        if let Some(discovery) = &new.known.made_by {
             let made = (key.namespace().into(), discovery.clone());
             *self.made.entry(made).or_default() += 1;
         }
-        self.by_key.insert(key.clone(), id);
-        self.hosts.insert(id, Entry { key, uid, is: new, listing: self.listing });
+        self.by_key.insert(key, id);
+        self.hosts.insert(id, Entry { uid, is: new, listing: self.listing });
         change
     }
 
@@ -390,14 +379,14 @@ impl Index {
         let own = self.by_mark.some(Mark::Node(node)).filter_map(|id| self.hosts.get(&id));
         let of_bmc = own.flat_map(|host| self.registered_later(host));
         let found = self.in_order(ids.chain(of_nics).chain(by_name.copied()).chain(of_bmc));
-        found.into_iter().take(MOST_TOLD).map(Entry::known).collect()
+        found.into_iter().take(MOST_TOLD).map(|it| it.is.known.clone()).collect()
     }
 
     /// Hosts that have one of a machine's ports among their interfaces, ten at most, in the order of their names. Where it
     /// is none of those that are known to be the machine, both boot by addresses of their own, or are two nodes of Ironic.
     pub fn sharing(&self, ports: &[Port]) -> Vec<HostKey> {
         let found = self.in_order(ports.iter().flat_map(|port| self.by_nic.some(port.mac)));
-        found.into_iter().take(MOST_TOLD).map(|it| it.key.clone()).collect()
+        found.into_iter().take(MOST_TOLD).map(|it| it.key().clone()).collect()
     }
 
     /// Hosts with the management controller that the machine of this one named when it was discovered. An administrator may
@@ -441,7 +430,7 @@ impl Index {
         let of_nics = claimed.flat_map(|mark| self.by_mark.some(mark));
         let of_bmc = self.registered_later(entry).chain(named);
         let ids = of_marks.chain(of_boots).chain(of_nics).chain(of_bmc).filter(|it| *it != id);
-        self.in_order(ids).into_iter().map(|entry| entry.key.clone()).collect()
+        self.in_order(ids).into_iter().map(|it| it.key().clone()).collect()
     }
 
     /// Whether two hosts say themselves that they are one machine. The interfaces of a host say nothing of another one where
@@ -464,7 +453,7 @@ impl Index {
     fn in_order(&self, ids: impl Iterator<Item = u32>) -> Vec<&Entry> {
         let ids: BTreeSet<u32> = ids.collect();
         let mut found: Vec<_> = ids.iter().filter_map(|id| self.hosts.get(id)).collect();
-        found.sort_by(|a, b| a.key.cmp(&b.key));
+        found.sort_by(|a, b| a.key().cmp(b.key()));
         found
     }
 
@@ -473,7 +462,7 @@ impl Index {
     pub fn with_bmc(&self, bmc: IpAddr, has: impl Fn(Mac) -> bool) -> Option<&HostKey> {
         let holders = self.by_mark.of(Mark::Bmc(bmc.to_canonical()));
         let hosts = holders.filter_map(|id| self.hosts.get(&id));
-        hosts.filter(|it| !it.is_another(&has)).map(|entry| &entry.key).min()
+        hosts.filter(|it| !it.is_another(&has)).map(Entry::key).min()
     }
 
     fn next_id(&mut self) -> u32 {
@@ -487,15 +476,15 @@ impl Index {
     }
 
     fn forget(&mut self, id: u32) -> Option<Known> {
-        let entry = self.hosts.remove(&id)?;
-        for mark in &entry.is.marks {
-            self.by_mark.0.remove(&(*mark, id));
+        let Identity { known, marks, nics, .. } = self.hosts.remove(&id)?.is;
+        for mark in marks {
+            self.by_mark.0.remove(&(mark, id));
         }
-        for nic in &entry.is.nics {
-            self.by_nic.0.remove(&(*nic, id));
+        for nic in nics {
+            self.by_nic.0.remove(&(nic, id));
         }
-        if let Some(discovery) = &entry.is.made_by {
-            let made = (entry.key.namespace().into(), discovery.clone());
+        if let Some(discovery) = &known.made_by {
+            let made = (known.host.namespace().into(), discovery.clone());
             if let Some(count) = self.made.get_mut(&made) {
                 *count -= 1;
                 if *count == 0 {
@@ -503,8 +492,8 @@ impl Index {
                 }
             }
         }
-        self.by_key.remove(&entry.key);
-        Some(entry.known())
+        self.by_key.remove(&known.host);
+        Some(known)
     }
 }
 
@@ -513,7 +502,7 @@ fn key_of(metadata: &ObjectMeta) -> Option<HostKey> {
 }
 
 impl Identity {
-    fn read(host: &Sighting) -> Self {
+    fn read(host: &Sighting, key: HostKey) -> Self {
         // A status that waits in an annotation until the operator takes it over, as after a move between clusters. Whoever wrote
         // it, the operator reads `null` as what is absent.
         let waiting: Option<StatusRead> =
@@ -546,8 +535,8 @@ impl Identity {
         nics.dedup();
         let made_by = host.labels().get(names::ferrite::DISCOVERED_BY).map(|it| it.as_str().into());
         let leaves = host.metadata.deletion_timestamp.is_some();
-        let (marks, nics) = (marks.into(), nics.into());
+        let known = Known { host: key, made_for, made_by, leaves };
         let created = host.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        Self { marks, nics, inspected, made_by, made_for, leaves, created }
+        Self { known, marks: marks.into(), nics: nics.into(), inspected, created }
     }
 }

@@ -25,7 +25,7 @@ use crate::reason::{Pass, Reason};
 use crate::refusals::{Cause, Refusal};
 use crate::resource::Resource;
 use crate::sighting::{Sighting, StatusRead};
-use crate::waits::{IRONIC_RETRY, IRONIC_RETRY_MAX, SAME_WORDS};
+use crate::waits::{IRONIC_RETRY, IRONIC_RETRY_MAX, READING_MAX};
 
 /// What one pass is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -369,7 +369,7 @@ impl Reach {
         };
         let is_recent = |it: &Self| {
             matches!(it, Self::Silent { class: known, since, .. }
-                if *known == class && at.duration_since(*since) < SAME_WORDS)
+                if *known == class && at.duration_since(*since) < READING_MAX)
         };
         if !is_recent(self) {
             *self = Self::Silent { class, text, since: at };

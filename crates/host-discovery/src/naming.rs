@@ -205,18 +205,19 @@ pub fn choose(
     boot_mac: Mac,
     text_of: impl Fn(HardwareDetail) -> Option<String>,
 ) -> Result<Named, Unusable> {
+    let names = |template: &Template, from| {
+        let text = text_of(from);
+        let name = template.name(from, text.as_deref())?;
+        let beside = template.name_beside(from, text.as_deref(), boot_mac).ok();
+        Ok::<_, Unusable>((name, beside))
+    };
     let mut passed_over = Vec::new();
     for from in [detail, fallback, HardwareDetail::BootMac] {
         if passed_over.iter().any(|(tried, _)| *tried == from) {
             continue;
         }
-        let text = text_of(from);
-        let text = text.as_deref();
-        match template.name(from, text) {
-            Ok(name) => {
-                let beside = template.name_beside(from, text, boot_mac).ok();
-                return Ok(Named { name, beside, from, passed_over });
-            }
+        match names(template, from) {
+            Ok((name, beside)) => return Ok(Named { name, beside, from, passed_over }),
             Err(why) => passed_over.push((from, why)),
         }
     }
@@ -225,9 +226,7 @@ pub fn choose(
     if last.prefix.is_empty() && last.suffix.is_empty() {
         LAST_RESORT_PREFIX.clone_into(&mut last.prefix);
     }
-    let text = text_of(from);
-    let name = last.name(from, text.as_deref())?;
-    let beside = last.name_beside(from, text.as_deref(), boot_mac).ok();
+    let (name, beside) = names(&last, from)?;
     Ok(Named { name, beside, from, passed_over })
 }
 

@@ -24,16 +24,17 @@ use crate::hardware::{Encoded, HardwareDetails, LateFields};
 use crate::index::HostKey;
 use crate::inventory::{MOST_PORTS, Ports, Told};
 use crate::machine::Reading;
-use crate::model::{Job, Looked, Unmarked};
+use crate::model::{Job, Looked, Made, Unmarked};
 use crate::node_id::NodeId;
 use crate::nodes::{Look, Nodes};
 use crate::reason::Pass;
+use crate::refusals::Cause;
 use crate::resource::Resource;
 use crate::settings::HOSTS;
 use crate::sighting::Sighting;
 use crate::text;
 use crate::waits::{
-    ATTEMPT_PAUSE, HANGS_AFTER, READING_MAX, SEEN_MAX_AGE, SHORTEST_WAIT, WATCH_LAG_MAX,
+    ATTEMPT_PAUSE, HANGS_AFTER, MAKING_MAX, READING_MAX, SEEN_MAX_AGE, SHORTEST_WAIT,
 };
 
 pub use confirm::confirm;
@@ -225,7 +226,8 @@ pub async fn machine(context: &Context, id: NodeId) -> Option<Pass> {
     let is_silent = matches!(class, Class::Unreachable | Class::Unauthorized);
     let news = match (once_more, is_silent) {
         (true, true) => News::Silence(error),
-        (true, false) => News::Unconfirmed(id, words),
+        // No host is made of it, and others have its place meanwhile.
+        (true, false) => News::Made(id, Made::Failed(Cause::Unsaid, text::unconfirmed(id, &words))),
         (false, _) => {
             if is_silent {
                 context.tell(News::Silence(error));
@@ -503,7 +505,7 @@ where
         if known >= there {
             return Ok(());
         }
-        if began.elapsed() > WATCH_LAG_MAX {
+        if began.elapsed() > MAKING_MAX {
             return Err(text::behind(known, there));
         }
         tokio::time::sleep(SHORTEST_WAIT).await;

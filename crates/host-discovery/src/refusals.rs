@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use crate::index::HostKey;
 use crate::inventory::printable;
 use crate::node_id::NodeId;
-use crate::text;
 use crate::waits::{FIRST_RETRY, REFUSED_RETRY, REST_MAX};
 
 /// So many that it refuses in the same words are tried in that time: most often one thing has to change for all of them.
@@ -94,12 +93,6 @@ impl Refusals {
         let refusal = Refusal { cause, text, waits: true, kind, failures, spread, until };
         self.all.insert(node, refusal);
         is_news
-    }
-
-    /// Ironic could not say whether a machine is still there, so no host is made of it: others have its place meanwhile.
-    pub fn unconfirmed(&mut self, node: NodeId, error: &str, at: Instant, unit: f64) {
-        let text = text::unconfirmed(node, error);
-        self.failed(node, Cause::Unsaid, &text, at, unit);
     }
 
     /// The API server took the host: some of those that it refused as it had refused this one are tried at once. That it

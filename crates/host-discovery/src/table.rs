@@ -206,10 +206,6 @@ impl Table {
                 News::Silence(_) if Instant::now() < self.next_read => {}
                 News::Silence(error) => self.heard(context, Err(error)),
                 News::Looked(looked) => self.looked(context, looked),
-                News::Unconfirmed(node, error) => {
-                    let (now, unit) = (Instant::now(), backoff::random_unit());
-                    self.refusals().unconfirmed(node, &error, now, unit);
-                }
                 News::Made(node, made) => self.made(node, made),
                 News::Watched(at) => self.watched = Some(at),
                 News::Decided(plan, at) => {
@@ -311,7 +307,10 @@ impl Table {
 
     /// Takes notice of what came of making a host.
     fn made(&mut self, node: NodeId, made: Made) {
-        self.allowance.spend(1);
+        // Where Ironic did not say whether the machine is there, nobody was asked for a host.
+        if !matches!(made, Made::Failed(Cause::Unsaid, _)) {
+            self.allowance.spend(1);
+        }
         let (now, unit) = (Instant::now(), backoff::random_unit());
         match made {
             // Also if a person deletes it before the next pass.

@@ -17,10 +17,9 @@ pub const ATTEMPT_PAUSE: Duration = Duration::from_millis(200);
 pub const FIRST_RETRY: Duration = Duration::from_secs(1);
 
 /// How long it begins to make more hosts, so that a pass ends long before its deadline and what was decided is still so. To
-/// decide, and to wait for the last host, takes as long for a few as for many.
+/// decide, and to wait for the last host, takes as long for a few as for many. As long it waits before that for the watch on
+/// hosts, where that is behind.
 pub const MAKING_MAX: Duration = Duration::from_secs(2);
-/// How far the watch on hosts may be behind.
-pub const WATCH_LAG_MAX: Duration = Duration::from_secs(2);
 /// How long it counts that something was seen: two polls unless they are set otherwise. A machine that Ironic showed longer
 /// ago is looked at once more before it becomes a host, since it may have been registered or gone.
 pub const SEEN_MAX_AGE: Duration = Duration::from_secs(10);
@@ -29,16 +28,14 @@ pub const SEEN_MAX_AGE: Duration = Duration::from_secs(10);
 pub const IRONIC_RETRY: Duration = Duration::from_secs(5);
 /// The longest wait where it goes on failing, or a node goes on being in use.
 pub const IRONIC_RETRY_MAX: Duration = Duration::from_secs(300);
-/// How long a machine is read at most, with all that is asked for it: then that counts as failed, and others have its place.
+/// How long a machine is read at most, with all that is asked for it: then that counts as failed, and others have its place. One
+/// that is not complete is looked at again as late, and what is said of a silent Ironic stays in the same words: machines that
+/// were read before may still tell of it in others.
 pub const READING_MAX: Duration = Duration::from_secs(60);
 /// How long others wait for what Ironic says of one machine, or of the ports of all: what takes longer hangs.
 pub const HANGS_AFTER: Duration = Duration::from_secs(10);
-/// The longest time between two looks at a machine that is not complete.
-pub const INCOMPLETE_LOOK_MAX: Duration = Duration::from_secs(60);
 /// A node that is not at rest for this long is no longer on its way somewhere, but in use.
 pub const IN_USE_AFTER: Duration = Duration::from_secs(30);
-/// How long what is said of a silent Ironic is put in the same words.
-pub const SAME_WORDS: Duration = Duration::from_secs(60);
 
 /// How soon what was refused is tried again: somebody has to change something first. Until a mark is written, a host that is
 /// deleted could come back after the next start.

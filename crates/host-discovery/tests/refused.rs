@@ -15,6 +15,7 @@ use host_discovery::model::Observed;
 use host_discovery::reason::{Reason, Sort};
 use host_discovery::refusals::{Cause, Refusals};
 use host_discovery::settings::Policy;
+use host_discovery::text;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use world::{machine, node, resource, twins};
@@ -150,7 +151,8 @@ fn what_was_refused_under_another_name_or_in_another_namespace_is_tried_at_once(
 fn a_machine_that_ironic_cannot_say_is_there_leaves_its_place_to_others() {
     let machines = [machine(1), machine(2)];
     let (mut refusals, at) = (Refusals::default(), Instant::now());
-    refusals.unconfirmed(node(1), "it failed", at, 0.0);
+    let told = text::unconfirmed(node(1), "it failed");
+    refusals.failed(node(1), Cause::Unsaid, &told, at, 0.0);
     for (seconds, told) in [(0, Reason::HostFailed), (60, Reason::MaxHosts)] {
         refusals.now(at + Duration::from_secs(seconds), |_| true);
         let seen = Observed {
