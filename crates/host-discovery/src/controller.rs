@@ -29,14 +29,14 @@ use crate::reason::{Pass, UNDECODABLE};
 use crate::report::report;
 use crate::settings::Policy;
 use crate::sighting::Sighting;
-use crate::table::{self, IRONIC, MISSES, Sight, Table};
+use crate::table::{self, IRONIC, MISSES, Table};
 use crate::waits::{IRONIC_RETRY, IRONIC_RETRY_MAX, PASS_DEADLINE, REFUSED_RETRY, SHORTEST_WAIT};
 use crate::{adopt, discovery, making, observe, status, text, write};
 
 /// What a pass sees.
 pub enum Seen {
     /// All machines.
-    All(Box<Sight>),
+    All(Arc<Table>),
     /// A discovery.
     Discovery(Box<Standing>),
     /// There is nothing to decide: what came of reading a machine is told to the pass about all, and a driver may be known to
@@ -90,28 +90,30 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
 struct Rules {
     context: Context,
     /// What is known of the machines, while no pass has it.
-    table: Shared<Option<Box<Table>>>,
+    table: Shared<Option<Arc<Table>>>,
 }
 
 /// What is known of the machines, for one pass. It is put back however the pass ends: also one that is given up has taken notice
 /// of what happened.
 struct Lent<'a> {
     rules: &'a Rules,
-    table: Option<Box<Table>>,
+    table: Arc<Table>,
 }
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        let table = self.table.take();
-        self.rules.table.with(|place| *place = table);
+        self.rules.table.with(|place| *place = Some(self.table.clone()));
     }
 }
 
 impl Rules {
-    async fn look(&self) -> Result<Sight, Error> {
-        let mut lent = Lent { rules: self, table: self.table.with(Option::take) };
-        let table = lent.table.get_or_insert_with(|| Box::new(Table::new(&self.context)));
-        table.look(&self.context).await
+    async fn look(&self) -> Result<Arc<Table>, Error> {
+        let table = self.table.with(Option::take);
+        let table = table.unwrap_or_else(|| Arc::new(Table::new(&self.context)));
+        let mut lent = Lent { rules: self, table };
+        // No other pass looks at it now.
+        Arc::make_mut(&mut lent.table).look(&self.context).await?;
+        Ok(lent.table.clone())
     }
 }
 
@@ -268,7 +270,7 @@ impl Controller for Rules {
 
     async fn observe(&self, key: &Key, memory: &mut Memory) -> Result<Option<Seen>, Error> {
         Ok(match key {
-            Key::All => Some(Seen::All(Box::new(self.look().await?))),
+            Key::All => Some(Seen::All(self.look().await?)),
             Key::Discovery(key) => {
                 let written = match memory {
                     Memory::Written(at) => Some(*at),
@@ -306,7 +308,7 @@ impl Controller for Rules {
 
     fn decide(&self, seen: &Seen, now: Now) -> Decision<Write, Pass> {
         match seen {
-            Seen::All(sight) => self.context.decide_all(sight, now),
+            Seen::All(table) => self.context.decide_all(table, now),
             Seen::Discovery(standing) => {
                 discovery::decide(standing, self.context.policy.status_interval, now)
             }
@@ -325,10 +327,10 @@ impl Controller for Rules {
         memory: &mut Memory,
     ) -> Result<Outcome, Error> {
         match (key, seen, write) {
-            (_, Seen::All(sight), Write::Hosts(mut plan)) => {
-                let mut outcome = making::make(&self.context, sight, &mut plan).await;
-                self.context.publish(sight, &plan);
-                if sight.nodes.is_settling(&plan) {
+            (_, Seen::All(table), Write::Hosts(mut plan)) => {
+                let mut outcome = making::make(&self.context, table, &mut plan).await;
+                self.context.publish(table, &plan);
+                if table.nodes.is_settling(&plan) {
                     outcome.next = Some(Next::Now);
                 }
                 self.context.tell(News::Decided(plan, Instant::now()));
@@ -422,41 +424,41 @@ fn not_taken(
 }
 
 impl Context {
-    fn decide_all(&self, sight: &Sight, now: Now) -> Decision<Write, Pass> {
-        let plan = self.index.with(|index| decide(&sight.observed(index), &self.policy, now.wall));
-        let again = plan.again.filter(|_| sight.answers());
-        let reason = if sight.answers() { Pass::AllDecided } else { Pass::IronicAway };
+    fn decide_all(&self, table: &Table, now: Now) -> Decision<Write, Pass> {
+        let plan = self.index.with(|index| decide(&table.observed(index), &self.policy, now.wall));
+        let again = plan.again.filter(|_| table.answers());
+        let reason = if table.answers() { Pass::AllDecided } else { Pass::IronicAway };
         let next = again.map_or(Next::OnChange, |again| Next::After(again.max(SHORTEST_WAIT)));
         let write = Write::Hosts(Box::new(plan));
         Decision { writes: vec![write], next, ..Decision::rest(reason) }
     }
 
     /// Tells each discovery what its status is to say.
-    fn publish(&self, sight: &Sight, plan: &HostPlan) {
-        let nodes = &sight.nodes;
+    fn publish(&self, table: &Table, plan: &HostPlan) {
+        let nodes = &table.nodes;
         let (known, strays) = (nodes.known_after(plan), Strays::of(plan, nodes.registered()));
         let version = self.ironic.offered().map(|it| it.to_string());
         let machines = nodes.machines();
         let mut counts = Vec::new();
         let mut all = BTreeMap::new();
-        for (at, resource) in sight.resources.iter().enumerate() {
+        for (at, resource) in table.resources.iter().enumerate() {
             if resource.deleting {
                 continue;
             }
             let made = self.index.with(|index| resource.made(index));
             let report = report(at, plan, machines.iter().copied(), known, made);
             let mut troubles = Troubles::of(at, plan, nodes.left_out(), strays);
-            troubles.strays = troubles.strays.filter(|_| sight.caught_up);
+            troubles.strays = troubles.strays.filter(|_| table.caught_up);
             let approvals = plan.approvals.iter().find(|it| it.resource == at);
             counts.push(report.counts.clone());
             let outlook = Outlook {
                 resource: resource.clone(),
-                reach: sight.reach.clone(),
+                reach: table.reach.clone(),
                 troubles,
-                report: Some(report).filter(|_| sight.caught_up),
+                report: Some(report).filter(|_| table.caught_up),
                 ironic_version: version.clone(),
-                asked: sight.asked,
-                approvals: approvals.filter(|_| sight.answers()).cloned(),
+                asked: table.asked,
+                approvals: approvals.filter(|_| table.answers()).cloned(),
             };
             let (namespace, name) = (resource.namespace.clone(), resource.name.clone());
             all.insert(ObjectKey { namespace, name }, Arc::new(outlook));

@@ -15,7 +15,7 @@ use crate::node_id::NodeId;
 use crate::observe::{self, MANY};
 use crate::reason::Reason;
 use crate::refusals::Cause;
-use crate::table::Sight;
+use crate::table::Table;
 use crate::text;
 use crate::waits::{FIRST_RETRY, MAKING_MAX, SEEN_MAX_AGE};
 use crate::write::{self, Order};
@@ -35,18 +35,18 @@ struct Orders<'a> {
 }
 
 impl<'a> Orders<'a> {
-    fn of(sight: &'a Sight, plan: &'a HostPlan, at: Instant) -> Self {
-        let refused = sight.refusals.all();
+    fn of(table: &'a Table, plan: &'a HostPlan, at: Instant) -> Self {
+        let refused = table.refusals.all();
         let mut orders = Self { first: Vec::new(), last: Vec::new(), old: Vec::new() };
-        for (verdict, machine) in plan.verdicts.iter().zip(sight.nodes.machines()) {
+        for (verdict, machine) in plan.verdicts.iter().zip(table.nodes.machines()) {
             let Some(Step::Create { name, boot_mac }) = &verdict.step else { continue };
-            let Some(resource) = verdict.resource.and_then(|at| sight.resources.get(at)) else {
+            let Some(resource) = verdict.resource.and_then(|at| table.resources.get(at)) else {
                 continue;
             };
             let (node, boot_mac) = (machine.node, *boot_mac);
-            let nodes = &sight.nodes;
+            let nodes = &table.nodes;
             let order = Order { resource, machine, verdict, name, boot_mac, nodes };
-            let seen = sight.nodes.seen(node);
+            let seen = table.nodes.seen(node);
             if seen.is_none_or(|seen| at.duration_since(seen) > SEEN_MAX_AGE) {
                 orders.old.push(order);
             } else if refused.contains_key(&node) {
@@ -61,12 +61,12 @@ impl<'a> Orders<'a> {
 
 /// Makes the hosts that were decided about, as far as the time allows. What came of it is told to the next pass, which comes at
 /// once where it may have something to do.
-pub async fn make(context: &Context, sight: &Sight, plan: &mut HostPlan) -> Outcome {
+pub async fn make(context: &Context, table: &Table, plan: &mut HostPlan) -> Outcome {
     let makers = plan.makers();
-    if !sight.answers() || makers.is_empty() {
+    if !table.answers() || makers.is_empty() {
         return Outcome::default();
     }
-    let changed = match is_as_seen(context, sight, &makers).await {
+    let changed = match is_as_seen(context, table, &makers).await {
         Ok(changed) => changed,
         Err(behind) => {
             tracing::warn!(error = behind, "Makes no hosts");
@@ -76,8 +76,8 @@ pub async fn make(context: &Context, sight: &Sight, plan: &mut HostPlan) -> Outc
     };
     plan.hold_back(&changed, Reason::RateLimited, text::DISCOVERY_CHANGED);
     let at = Instant::now();
-    let orders = Orders::of(sight, plan, at);
-    let (answers, looked) = carry_out(context, sight, orders, at).await;
+    let orders = Orders::of(table, plan, at);
+    let (answers, looked) = carry_out(context, table, orders, at).await;
     let is_done = answers.is_empty() && !looked.answered;
     context.tell(News::Looked(looked));
     let mut others = Vec::new();
@@ -102,24 +102,24 @@ pub async fn make(context: &Context, sight: &Sight, plan: &mut HostPlan) -> Outc
 /// the discoveries that changed since, by their places.
 async fn is_as_seen(
     context: &Context,
-    sight: &Sight,
+    table: &Table,
     makers: &BTreeSet<usize>,
 ) -> Result<BTreeSet<usize>, String> {
-    context.tell(News::Watched(observe::watched(context, sight.watched).await?));
-    observe::changed(context, &sight.resources, makers).await.map_err(|error| error.to_string())
+    context.tell(News::Watched(observe::watched(context, table.watched).await?));
+    observe::changed(context, &table.resources, makers).await.map_err(|error| error.to_string())
 }
 
 /// Makes hosts, and looks once more at machines that Ironic showed too long ago.
 async fn carry_out(
     context: &Context,
-    sight: &Sight,
+    table: &Table,
     orders: Orders<'_>,
     at: Instant,
 ) -> (Vec<(NodeId, Made)>, Looked) {
     // An API server that fails is not asked for hundreds of hosts more; it may fail in one namespace alone.
     let failing = Shared::default();
     let (now, mut to_do) = mpsc::unbounded_channel();
-    let refused = sight.refusals.all();
+    let refused = table.refusals.all();
     let Orders { first, mut last, old } = orders;
     let failing = &failing;
     let look = async move {
@@ -138,12 +138,12 @@ async fn carry_out(
                 order => order.into_iter().for_each(give),
             };
             looked =
-                observe::confirm(context, &sight.nodes, &left, at + MAKING_MAX, unchanged).await;
+                observe::confirm(context, &table.nodes, &left, at + MAKING_MAX, unchanged).await;
             left.retain(|node| waiting.contains_key(node));
         }
         // Few are asked for one by one, beside all this: one that hangs holds up nobody.
         left.sort_by_key(|node| refused.contains_key(node));
-        for node in left.into_iter().take(MANY).filter(|_| sight.may_read) {
+        for node in left.into_iter().take(MANY).filter(|_| table.may_read()) {
             context.begins(node, Job { once_more: true, ..Job::default() });
         }
         last.into_iter().for_each(give);

@@ -54,7 +54,7 @@ const FIELDS: Detail = Detail::Fields(&["uuid", "name", "provision_state", "last
 const PORT_FIELDS: Detail = Detail::Fields(&["uuid", "address", "node_uuid", "pxe_enabled"]);
 
 /// Where lists of Ironic's go on.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Places {
     /// After this node.
     nodes: Option<String>,

@@ -2,7 +2,6 @@
 //! beginning, by what happened since.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use controller_kit::backoff;
@@ -31,59 +30,29 @@ pub const MISSES: u32 = 3;
 /// Machines that are read at a time, those that hang among them.
 const MOST_READ: usize = 256;
 
-/// All that is looked at when it is decided about all machines.
-pub struct Sight {
+/// What a process knows of all machines: all that is looked at when it is decided about them.
+#[derive(Clone, Debug)]
+pub struct Table {
     /// The machines.
-    pub nodes: Arc<Nodes>,
+    pub nodes: Nodes,
     /// Machines whose host could not be made.
-    pub refusals: Arc<Refusals>,
-    /// Every discovery.
+    pub refusals: Refusals,
+    /// Every discovery, when it was last looked at.
     pub resources: Vec<Resource>,
     /// Whether Ironic answers.
     pub reach: Reach,
-    /// How many hosts may be made now.
-    pub allowance: u32,
-    /// Whether every node of Ironic that is not a host is among the machines.
-    pub complete: bool,
+    /// When Ironic was last asked for new nodes, and for all.
+    pub asked: Asked,
     /// Whether every machine that the first list showed was read: before that, a status would tell less than the one that is
     /// there.
     pub caught_up: bool,
     /// When it was last seen that the watch tells of all hosts.
     pub watched: Option<Instant>,
-    /// Whether Ironic may be asked about machines: it was not silent just now.
-    pub may_read: bool,
-    /// When Ironic was last asked for new nodes, and for all.
-    pub asked: Asked,
-}
-
-impl Sight {
-    /// As the rules look at it.
-    pub fn observed<'a>(&'a self, hosts: &'a Index) -> Observed<'a> {
-        Observed {
-            machines: self.nodes.machines(),
-            resources: &self.resources,
-            nodes: &*self.nodes,
-            hosts,
-            refused: self.refusals.all(),
-            answers: self.answers(),
-            allowance: self.allowance,
-            complete: self.complete,
-        }
-    }
-
-    /// Whether Ironic answers.
-    pub fn answers(&self) -> bool {
-        self.reach == Reach::Answers
-    }
-}
-
-/// What a process remembers of all machines.
-#[derive(Debug)]
-pub struct Table {
-    nodes: Arc<Nodes>,
-    refusals: Arc<Refusals>,
+    /// How many hosts may be made now.
+    may_make: u32,
+    /// Whether every node of Ironic that is not a host is among the machines.
+    complete: bool,
     places: Places,
-    reach: Reach,
     /// Failures in a row of an Ironic that answered before.
     misses: u32,
     allowance: Allowance,
@@ -91,15 +60,10 @@ pub struct Table {
     next_full: Instant,
     /// No machine is read before: Ironic was silent just now.
     next_read: Instant,
-    asked: Asked,
     /// When the last complete list of nodes began.
     listed: Option<Instant>,
-    /// When it was last seen that the watch tells of all hosts.
-    watched: Option<Instant>,
     /// Approved nodes that Ironic had not shown when they were first seen, and since when.
     unshown: HashMap<NodeId, Instant>,
-    /// Whether every machine that the first list showed was read.
-    caught_up: bool,
     /// Of the discoveries that cannot be decoded.
     unread: Vec<ObjectMeta>,
 }
@@ -119,27 +83,49 @@ impl Table {
         // What another table had read is not told to this one.
         context.jobs.with(HashMap::clear);
         Self {
-            nodes: Arc::new(Nodes::new(context.policy.most_machines)),
-            refusals: Arc::default(),
-            places: Places::default(),
+            nodes: Nodes::new(context.policy.most_machines),
+            refusals: Refusals::default(),
+            resources: Vec::new(),
             reach: Reach::Unknown,
+            asked: Asked::default(),
+            caught_up: false,
+            watched: None,
+            may_make: 0,
+            complete: false,
+            places: Places::default(),
             misses: 0,
             allowance: Allowance::new(context.policy.create_rate, Timestamp::now()),
             next_poll: now,
             next_full: now,
             next_read: now,
-            asked: Asked::default(),
             listed: None,
-            watched: None,
             unshown: HashMap::new(),
-            caught_up: false,
             unread: Vec::new(),
         }
     }
 
-    /// All that is to be decided upon: takes notice of what happened, asks Ironic what is new where it is time, and has
+    /// As the rules look at it.
+    pub fn observed<'a>(&'a self, hosts: &'a Index) -> Observed<'a> {
+        Observed {
+            machines: self.nodes.machines(),
+            resources: &self.resources,
+            nodes: &self.nodes,
+            hosts,
+            refused: self.refusals.all(),
+            answers: self.answers(),
+            allowance: self.may_make,
+            complete: self.complete,
+        }
+    }
+
+    /// Whether Ironic answers.
+    pub fn answers(&self) -> bool {
+        self.reach == Reach::Answers
+    }
+
+    /// Has all in it that is to be decided upon: takes notice of what happened, asks Ironic what is new where it is time, and has
     /// machines read whose turn it is.
-    pub async fn look(&mut self, context: &Context) -> Result<Sight, Error> {
+    pub async fn look(&mut self, context: &Context) -> Result<(), Error> {
         // What is older than a list is taken notice of before it. What was just looked at once more becomes a host first: a list
         // may take so long that it would have to be looked at again.
         let noticed = self.take_notice(context);
@@ -151,25 +137,24 @@ impl Table {
             self.hand_out(context).await;
         }
         context.hand_marks_over(noticed.made || self.nodes.has_unread(Instant::now()));
-        let sight = self.sight(context).await?;
+        self.look_at_discoveries(context).await?;
         context.lookout.enqueue_after(Key::All, Urgency::Urgent, self.rest());
-        Ok(sight)
+        Ok(())
     }
 
     /// Whether Ironic is asked about machines now.
-    fn may_read(&self) -> bool {
-        self.reach == Reach::Answers && Instant::now() >= self.next_read
+    pub fn may_read(&self) -> bool {
+        self.answers() && Instant::now() >= self.next_read
     }
 
     /// How long there is nothing to do, if nothing happens.
     fn rest(&self) -> Duration {
-        let answers = self.reach == Reach::Answers;
         // Where there is no room, the next one that is read makes some.
         let has_room = self.nodes.being_read() < MOST_READ;
         let looks = self.nodes.next_look().filter(|_| has_room);
         let looks = looks.map(|look| look.max(self.next_read));
         let tries = self.refusals.next();
-        let next = [looks, tries].into_iter().flatten().filter(|_| answers).min();
+        let next = [looks, tries].into_iter().flatten().filter(|_| self.answers()).min();
         let next = next.map_or(self.next_poll, |next| next.min(self.next_poll));
         next.saturating_duration_since(Instant::now())
     }
@@ -190,17 +175,17 @@ impl Table {
                 News::Went(known) => {
                     gone.insert(known.host.clone());
                     let unmarked = known.made_for.map(|node| Unmarked { node, host: known.host });
-                    let unmarked = unmarked.and_then(|it| self.nodes().left(it));
+                    let unmarked = unmarked.and_then(|it| self.nodes.left(it));
                     if let Some(unmarked) = unmarked {
                         context.mark(unmarked);
                     }
                 }
-                News::Marked(node) => self.nodes().marked(node),
+                News::Marked(node) => self.nodes.marked(node),
                 News::Read(node, look, at) => {
                     if !matches!(look, Look::Failed(..) | Look::Silent) {
                         self.heard(context, Ok(()));
                     }
-                    self.nodes().read(node, look, at);
+                    self.nodes.read(node, look, at);
                 }
                 // Many machines may tell of one silence.
                 News::Silence(_) if Instant::now() < self.next_read => {}
@@ -209,37 +194,26 @@ impl Table {
                 News::Made(node, made) => self.made(node, made),
                 News::Watched(at) => self.watched = Some(at),
                 News::Decided(plan, at) => {
-                    for unmarked in self.nodes().settle(&plan, at) {
+                    for unmarked in self.nodes.settle(&plan, at) {
                         context.mark(unmarked);
                     }
                 }
             }
         }
-        self.nodes().unsettle(&gone, Timestamp::now(), Instant::now());
+        self.nodes.unsettle(&gone, Timestamp::now(), Instant::now());
         noticed
-    }
-
-    /// The machines, to be changed. No pass looks at them now.
-    fn nodes(&mut self) -> &mut Nodes {
-        Arc::make_mut(&mut self.nodes)
-    }
-
-    fn refusals(&mut self) -> &mut Refusals {
-        Arc::make_mut(&mut self.refusals)
     }
 
     /// Asks Ironic for what is new, or for all.
     async fn poll(&mut self, context: &Context) {
         let now = Instant::now();
-        let first = self.reach != Reach::Answers;
-        let all = first || now >= self.next_full || self.nodes.has_room_again();
+        let all = !self.answers() || now >= self.next_full || self.nodes.has_room_again();
         // The first time everything is looked at, for the best sentence about what is wrong.
         let unknown = self.reach == Reach::Unknown;
         let checked = if unknown { context.ironic.check().await.map(drop) } else { Ok(()) };
         let result = match checked {
             Ok(()) => {
-                let (nodes, places) = (Arc::make_mut(&mut self.nodes), &mut self.places);
-                let list = observe::poll(context, nodes, places, all);
+                let list = observe::poll(context, &mut self.nodes, &mut self.places, all);
                 observe::within(context.policy.longest_list, "the list of nodes", list).await
             }
             Err(error) => Err(error),
@@ -279,7 +253,7 @@ impl Table {
         let (interval, now) = (context.policy.poll_interval, Instant::now());
         self.misses += 1;
         self.next_read = now + spread(FIRST_RETRY.min(interval), unit);
-        let was = self.reach == Reach::Answers;
+        let was = self.answers();
         if was && error.class().is_transient() && self.misses < MISSES {
             context.metrics.ironic_failed(&error);
             tracing::debug!(error = %error, "Ironic did not answer this time");
@@ -296,7 +270,7 @@ impl Table {
 
     /// Takes notice of machines that were looked at once more: an Ironic that answers some of it is not silent.
     fn looked(&mut self, context: &Context, looked: Looked) {
-        observe::note_looked(context, self.nodes(), &looked);
+        observe::note_looked(context, &mut self.nodes, &looked);
         if looked.answered {
             self.heard(context, Ok(()));
         }
@@ -315,18 +289,18 @@ impl Table {
         match made {
             // Also if a person deletes it before the next pass.
             Made::Created(host, _) => {
-                self.nodes().marked(node);
-                self.refusals().taken(node, &host, now);
+                self.nodes.marked(node);
+                self.refusals.taken(node, &host, now);
             }
-            Made::Exists => self.refusals().made(node),
+            Made::Exists => self.refusals.made(node),
             Made::Failed(cause, text) => {
                 // That Ironic failed is counted and logged where it was asked.
                 let is_logged = cause == Cause::Unsaid;
-                if self.refusals().failed(node, cause, &text, now, unit) && !is_logged {
+                if self.refusals.failed(node, cause, &text, now, unit) && !is_logged {
                     tracing::warn!(error = text, "Could not make a host");
                 }
             }
-            Made::Stale => self.nodes().look_at(node, now),
+            Made::Stale => self.nodes.look_at(node, now),
         }
     }
 
@@ -337,7 +311,7 @@ impl Table {
         if due.is_empty() {
             return;
         }
-        let nodes = Arc::make_mut(&mut self.nodes);
+        let nodes = &mut self.nodes;
         observe::list_ports(context, nodes, &mut self.places, &due).await;
         let room = MOST_READ.saturating_sub(nodes.being_read());
         for node in due.into_iter().take(room) {
@@ -352,41 +326,26 @@ impl Table {
         }
     }
 
-    /// What is decided upon now.
-    async fn sight(&mut self, context: &Context) -> Result<Sight, Error> {
-        let mut resources: Vec<Resource> =
-            context.ours().iter().map(|it| Resource::read(it)).collect();
-        let unread = self.unread(context).await?;
-        for resource in &mut resources {
-            for older in &unread {
-                resource.give_way(older);
-            }
+    /// What is decided upon now, beside the machines.
+    async fn look_at_discoveries(&mut self, context: &Context) -> Result<(), Error> {
+        self.resources = context.ours().iter().map(|it| Resource::read(it)).collect();
+        for older in self.unread(context).await? {
+            self.resources.iter_mut().for_each(|it| it.give_way(&older));
         }
         let now = Instant::now();
-        let (answers, reads) = (self.reach == Reach::Answers, self.nodes.has_unread(now));
+        let (answers, reads) = (self.answers(), self.nodes.has_unread(now));
         self.caught_up |= answers && self.asked.full.is_some() && !reads;
-        let complete = self.caught_up && answers && !reads && self.has_shown_all(&resources);
-        let nodes = self.nodes.clone();
-        self.refusals().now(now, |node| nodes.is_machine(node));
-        Ok(Sight {
-            nodes,
-            refusals: self.refusals.clone(),
-            resources,
-            reach: self.reach.clone(),
-            allowance: if answers { self.allowance.available(Timestamp::now()) } else { 0 },
-            complete,
-            caught_up: self.caught_up,
-            watched: self.watched,
-            may_read: self.may_read(),
-            asked: self.asked,
-        })
+        self.complete = self.caught_up && answers && !reads && self.has_shown_all();
+        self.refusals.now(now, |node| self.nodes.is_machine(node));
+        self.may_make = if answers { self.allowance.available(Timestamp::now()) } else { 0 };
+        Ok(())
     }
 
     /// Whether a node that is not there is known not to be there: a person may approve a machine that Ironic has and we
     /// have not seen. Only a list of all nodes that began after the approval says that it names nobody.
-    fn has_shown_all(&mut self, resources: &[Resource]) -> bool {
+    fn has_shown_all(&mut self) -> bool {
         let now = Instant::now();
-        let approved = resources.iter().flat_map(|it| &it.approved).copied();
+        let approved = self.resources.iter().flat_map(|it| &it.approved).copied();
         let unshown: HashSet<NodeId> = approved.filter(|node| !self.nodes.has(*node)).collect();
         self.unshown.retain(|node, _| unshown.contains(node));
         for node in unshown {
