@@ -78,48 +78,29 @@ pub async fn poll(
         return list_all(context, nodes, places).await;
     }
     let began = Instant::now();
-    let mut list = List::after(&context.ironic, places.nodes.clone());
-    while let Some(page) = list.page().await? {
+    let mut list = nodes_after(&context.ironic, places.nodes.clone(), MAX_PAGE);
+    while let Some(page) = next_page(&mut list).await? {
         note(context, nodes, &page, Instant::now());
     }
-    places.nodes = list.last_seen();
+    places.nodes = list.last_seen().map(str::to_owned);
     Ok(began)
 }
 
-/// A list of nodes.
-struct List<'a> {
-    ironic: &'a Client,
-    pages: Pager<ironic::Node>,
-    size: u32,
+/// A list of the nodes after this one. It waits for none of the machines that are read.
+fn nodes_after(ironic: &Client, after: Option<String>, page: u32) -> Pager<ironic::Node> {
+    let query = NodeQuery { detail: LISTED, after, page, ..NodeQuery::default() };
+    ironic.nodes(query).with(Urgency::Urgent)
 }
 
-impl<'a> List<'a> {
-    fn after(ironic: &'a Client, after: Option<String>) -> Self {
-        Self::in_pages(ironic, after, MAX_PAGE)
-    }
-
-    fn in_pages(ironic: &'a Client, after: Option<String>, size: u32) -> Self {
-        let query = NodeQuery { detail: LISTED, after, page: size, ..NodeQuery::default() };
-        // It waits for none of the machines that are read.
-        Self { ironic, pages: ironic.nodes(query).with(Urgency::Urgent), size }
-    }
-
-    fn last_seen(&self) -> Option<String> {
-        self.pages.last_seen().map(str::to_owned)
-    }
-
-    /// The next page: asked for again where Ironic may answer the next time, since a list of many pages would else never
-    /// end while every tenth answer fails; and a smaller one where it is larger than anybody reads.
-    async fn page(&mut self) -> Result<Option<Vec<ironic::Node>>, Error> {
-        let mut attempts = 0;
-        loop {
-            match self.pages.next().await {
-                Err(error) if error.class() == Class::TooLarge && self.size > 1 => {
-                    *self = Self::in_pages(self.ironic, self.last_seen(), self.size / 2);
-                }
-                Err(error) if is_worth_another(&error, &mut attempts).await => {}
-                answer => return answer,
-            }
+/// The next page: asked for again where Ironic may answer the next time, since a list of many pages would else never
+/// end while every tenth answer fails; and a smaller one where it is larger than anybody reads.
+async fn next_page(list: &mut Pager<ironic::Node>) -> Result<Option<Vec<ironic::Node>>, Error> {
+    let mut attempts = 0;
+    loop {
+        match list.next().await {
+            Err(error) if error.class() == Class::TooLarge && list.halve() => {}
+            Err(error) if is_worth_another(&error, &mut attempts).await => {}
+            answer => return answer,
         }
     }
 }
@@ -145,44 +126,41 @@ async fn is_worth_another(error: &Error, attempts: &mut u32) -> bool {
     again
 }
 
-/// Lists all nodes. A list whose place was lost, because a node was deleted meanwhile, is begun again.
+/// Goes on with the list of all nodes, or begins one; and again, if its place was lost because a node was deleted meanwhile.
 async fn list_all(
     context: &Context,
     nodes: &mut Nodes,
     places: &mut Places,
 ) -> Result<Instant, Error> {
-    let mut beginnings = 0;
-    loop {
-        let answer = go_on(context, nodes, places).await;
-        if !answer.as_ref().is_err_and(|error| error.class() == Class::MarkerGone) {
-            return answer;
-        }
-        places.unfinished = None;
-        beginnings += 1;
-        if beginnings > BEGINNINGS {
-            return answer;
-        }
-    }
-}
-
-/// Goes on with the list of all nodes, or begins one.
-async fn go_on(
-    context: &Context,
-    nodes: &mut Nodes,
-    places: &mut Places,
-) -> Result<Instant, Error> {
-    let (began, after) = places.unfinished.clone().unwrap_or_else(|| {
+    let (mut began, after) = places.unfinished.clone().unwrap_or_else(|| {
         nodes.begin();
         (Instant::now(), None)
     });
-    let mut list = List::after(&context.ironic, after);
-    while let Some(page) = list.page().await? {
-        note(context, nodes, &page, Instant::now());
-        places.unfinished = Some((began, list.last_seen()));
+    let mut list = nodes_after(&context.ironic, after, MAX_PAGE);
+    let mut beginnings = 0;
+    loop {
+        match next_page(&mut list).await {
+            Ok(Some(page)) => {
+                note(context, nodes, &page, Instant::now());
+                places.unfinished = Some((began, list.last_seen().map(str::to_owned)));
+            }
+            Ok(None) => break,
+            Err(error) if error.class() == Class::MarkerGone => {
+                places.unfinished = None;
+                beginnings += 1;
+                if beginnings > BEGINNINGS {
+                    return Err(error);
+                }
+                nodes.begin();
+                began = Instant::now();
+                list.restart();
+            }
+            Err(error) => return Err(error),
+        }
     }
     nodes.end();
     places.unfinished = None;
-    places.nodes = list.last_seen();
+    places.nodes = list.last_seen().map(str::to_owned);
     Ok(began)
 }
 
@@ -267,11 +245,9 @@ async fn list_new_ports(ironic: &Client, places: &mut Places, due: &[NodeId]) ->
     let wanted: HashSet<&NodeId> = due.iter().collect();
     let mut beginnings = 0;
     let mut attempts = 0;
-    let from = |after| {
-        let query = PortQuery { detail: PORT_FIELDS, after, ..PortQuery::default() };
-        Ok::<_, Error>(ironic.ports(query)?.with(Urgency::Urgent))
-    };
-    let mut pages = from(places.ports.clone())?;
+    let after = places.ports.clone();
+    let query = PortQuery { detail: PORT_FIELDS, after, ..PortQuery::default() };
+    let mut pages = ironic.ports(query)?.with(Urgency::Urgent);
     loop {
         match pages.next().await {
             Ok(Some(page)) => {
@@ -289,7 +265,7 @@ async fn list_new_ports(ironic: &Client, places: &mut Places, due: &[NodeId]) ->
                 beginnings += 1;
                 places.ports = None;
                 places.found.clear();
-                pages = from(None)?;
+                pages.restart();
             }
             Err(error) if is_worth_another(&error, &mut attempts).await => {}
             Err(error) => return Err(error),

@@ -189,6 +189,19 @@ impl<T> Pager<T> {
         self.done
     }
 
+    /// Begins the list again, where the object to go on after is gone.
+    pub fn restart(&mut self) {
+        (self.marker, self.done) = (None, false);
+        self.been.clear();
+    }
+
+    /// Goes on in pages of half the size. Says whether there are any.
+    pub fn halve(&mut self) -> bool {
+        let is_smaller = self.page > 1;
+        self.page = (self.page / 2).max(1);
+        is_smaller
+    }
+
     /// For whoever waits with this urgency.
     #[must_use]
     pub fn with(self, urgency: Urgency) -> Self {

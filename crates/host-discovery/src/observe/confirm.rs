@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use ironic::Class;
 
-use super::{BEGINNINGS, List};
+use super::{BEGINNINGS, next_page, nodes_after};
 use crate::context::Context;
 use crate::model::Looked;
 use crate::node_id::NodeId;
@@ -26,10 +26,10 @@ pub async fn confirm(
     let Some(oldest) = old.first() else { return looked };
     let ironic = &context.ironic;
     let before = nodes.before(*oldest).map(|node| node.to_string());
-    let mut list = List::in_pages(ironic, before, PAGE);
+    let mut list = nodes_after(ironic, before, PAGE);
     let mut beginnings = 0;
     while Instant::now() < until {
-        match list.page().await {
+        match next_page(&mut list).await {
             Ok(Some(page)) => {
                 // What lies between is not asked for: there may be thousands of hosts. Once a place was lost, all is.
                 let end = page.last().and_then(|node| NodeId::parse(&node.uuid));
@@ -39,7 +39,7 @@ pub async fn confirm(
                 if let Some(reached) = end.filter(|it| beginnings == 0 && nodes.has(*it)) {
                     let Some(next) = nodes.first_after(old, reached) else { break };
                     if let Some(before) = nodes.before(next).filter(|it| *it != reached) {
-                        list = List::in_pages(ironic, Some(before.to_string()), PAGE);
+                        list = nodes_after(ironic, Some(before.to_string()), PAGE);
                     }
                 }
             }
@@ -49,7 +49,7 @@ pub async fn confirm(
             }
             Err(error) if error.class() == Class::MarkerGone && beginnings < BEGINNINGS => {
                 beginnings += 1;
-                list = List::in_pages(ironic, None, PAGE);
+                list.restart();
             }
             Err(error) => {
                 looked.silence = Some(error);
