@@ -15,6 +15,31 @@ pub struct About {
     pub action: &'static str,
     /// What becomes of a key that rests in it.
     pub kind: Kind,
+    /// Where a person reads the word; empty where only a metric or the log has it.
+    pub places: &'static [Location],
+    /// What else the page of reasons says, and what to do where a message cannot have it; empty where meaning and action say
+    /// it all.
+    pub more: &'static str,
+    /// The page below `docs` that says how to do it, or empty.
+    pub see: &'static str,
+}
+
+/// Where a person reads a reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// The kind of the object.
+    pub object: &'static str,
+    /// The condition, list or event of the object.
+    pub part: &'static str,
+    /// What that says of the object, as whole sentences.
+    pub about: &'static str,
+}
+
+impl Location {
+    /// A part of an object, and what it says.
+    pub const fn new(object: &'static str, part: &'static str, about: &'static str) -> Self {
+        Self { object, part, about }
+    }
 }
 
 /// What becomes of a key that rests in a reason.
@@ -42,13 +67,15 @@ pub trait Reason: Copy + Debug + Eq + Ord + Send + Sync + 'static {
     }
 }
 
-/// Makes the reasons of a controller, one line each: name, kind, meaning, and what to do.
+/// Makes the reasons of a controller: name, kind, meaning, and what to do. Where a person reads a reason, `on` lists the
+/// places, and `more` and `see` are for its page alone.
 #[macro_export]
 macro_rules! reasons {
     (
         $(#[$doc:meta])*
         $visible:vis enum $Reason:ident {
-            $( $Name:ident: $kind:expr, $meaning:literal $(, $action:literal)?; )+
+            $( $Name:ident: $kind:expr, $meaning:literal $(, $action:literal)?
+                $(, on: [$($place:expr),+])? $(, more: $more:literal)? $(, see: $see:literal)?; )+
         }
     ) => {
         $(#[$doc])*
@@ -69,6 +96,9 @@ macro_rules! reasons {
                             meaning: $meaning,
                             action: concat!($( $action )?),
                             kind: $kind,
+                            places: &[$( $($place),+ )?],
+                            more: concat!($( $more )?),
+                            see: concat!($( $see )?),
                         };
                         &ABOUT
                     } )+

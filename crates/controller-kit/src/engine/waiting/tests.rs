@@ -3,14 +3,17 @@
 use std::time::Duration;
 
 use super::*;
+use crate::engine::reasons::Location;
 use crate::reasons;
+
+const DOOR: Location = Location::new("Door", "condition `Open`", "Whether it is open.");
 
 reasons! {
     /// Why somebody waits.
     enum Why {
         Fine: Kind::Rests, "Nothing is to be done.";
         Full: Kind::Waits, "There is no room.", "Make room.";
-        Moving: Kind::EndsWithin(Duration::from_secs(60)), "It is being moved.";
+        Moving: Kind::EndsWithin(Duration::from_secs(60)), "It is being moved.", on: [DOOR], more: "Slowly.", see: "moving.md";
     }
 }
 
@@ -20,7 +23,10 @@ fn a_reason_knows_its_word_meaning_and_action() {
     assert_eq!(words, ["Fine", "Full", "Moving"]);
     let about = Why::Full.about();
     assert_eq!((about.meaning, about.action), ("There is no room.", "Make room."));
+    assert_eq!((about.places, about.more, about.see), (&[][..], "", ""));
     assert_eq!(Why::Fine.about().action, "");
+    let about = Why::Moving.about();
+    assert_eq!((about.places, about.more, about.see), (&[DOOR][..], "Slowly.", "moving.md"));
 }
 
 #[test]
