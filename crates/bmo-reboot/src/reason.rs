@@ -3,9 +3,24 @@
 use std::time::Duration;
 
 use controller_kit::engine::Reason as _;
+use controller_kit::engine::reasons::Location;
 use controller_kit::reasons;
 use ironic::PowerTarget as Call;
 use serde::{Deserialize, Serialize};
+
+const POWER_MANAGED: Location = Location::new(
+    "BareMetalHost",
+    "condition `PowerManaged`",
+    "Whether the controller manages the host's power.",
+);
+const REBOOTING: Location = Location::new(
+    "BareMetalHost",
+    "condition `Rebooting`",
+    "The step of a power cycle. A host that was off when it ceased to be managed has the reason of `PowerManaged` here: \
+     it may be on by now. Its holds are carried out in the same cycle when it is managed again.",
+);
+const EVENT: Location =
+    Location::new("BareMetalHost", "event", "A change, or a mistake, when it happens.");
 
 reasons! {
     /// Why a decision was taken. The words are read back and never change.
@@ -13,44 +28,157 @@ reasons! {
     #[serde(into = "&'static str", try_from = "String")]
     pub enum Reason {
         Gone: Kind::Rests, "The host does not exist (any more).";
-        NotLookedAt: Kind::EndsWithin(Duration::from_secs(600)), "The bare metal operator has not looked at the host yet.", "Look at the operator.";
-        NotSelected: Kind::Rests, "The host was not handed to us.";
-        Deleting: Kind::Rests, "The host is being deleted.";
-        Paused: Kind::Waits, "Somebody asked everybody to leave the host alone.";
-        Detached: Kind::Waits, "The host is taken out of Ironic.";
-        RecordUnreadable: Kind::EndsWithin(Duration::from_secs(600)), "The record on the host says nothing that this release may rely on.", "Do what the condition says.";
-        NoCredentials: Kind::Waits, "Nobody gave credentials of the management controller.", "Give the host credentials.";
-        NotProvisioned: Kind::Rests, "No operating system of a consumer runs on the host.";
-        Deprovisioned: Kind::Rests, "The host was deprovisioned: its requests and stamps go.";
-        NodeShared: Kind::EndsWithin(Duration::from_secs(600)), "Another host names the same node.", "Correct one of the two hosts.";
-        NodeNotFound: Kind::EndsWithin(Duration::from_secs(1800)), "Ironic has no such node.", "Register the node, or correct the host.";
-        NodeRegistering: Kind::EndsWithin(Duration::from_secs(1800)), "The operator is making the node known to Ironic, which it could not end if it were paused.", "Look at the operator.";
-        OperatorAtWork: Kind::EndsWithin(Duration::from_secs(3600)), "The operator has work to do on the host, for which it needs its power.", "Look at the operator.";
-        IronicUnreachable: Kind::EndsWithin(Duration::from_secs(600)), "Ironic does not answer, or not to us.", "See what the condition says of Ironic.";
-        TakenOver: Kind::Rests, "The operator was asked to leave the power of the host to us.";
-        HandedBack: Kind::Rests, "The operator may have the host back.";
-        Managed: Kind::Rests, "All of the host's power is ours.";
-        TwoWriters: Kind::Rests, "Another program has changed what the status says of power, so two switch the machine.", "Set --takeover, or stop the other one.";
-        OnlineOnly: Kind::Rests, "Only spec.online is ours: the host is available.";
-        RequestAccepted: Kind::EndsWithin(Duration::from_secs(600)), "A reboot was stamped; nothing was asked of Ironic that it has taken.";
-        SoftPowerOff: Kind::EndsWithin(Duration::from_secs(3660)), "The operating system was asked to shut down.";
-        HardPowerOff: Kind::EndsWithin(Duration::from_secs(300)), "The power is being cut.", "Look at the conductor of its node.";
-        Restarting: Kind::EndsWithin(Duration::from_secs(3660)), "A machine that must not be switched off is being reset.", "Look at the conductor of its node.";
-        PowerFailed: Kind::Waits, "Ironic could not change the power.", "Look at the management controller of the machine.";
-        NodeBusy: Kind::EndsWithin(Duration::from_secs(1800)), "Ironic is busy with the node.", "See in Ironic who works on the node.";
-        PoweredOff: Kind::EndsWithin(Duration::from_secs(60)), "The host is off; what comes next is about to happen.";
-        HeldOff: Kind::Waits, "Keyed requests keep the host off.", "Its client removes the hold.";
-        Offline: Kind::Rests, "The host stays off because spec.online is false.";
-        PoweringOn: Kind::EndsWithin(Duration::from_secs(300)), "The host is being switched on.", "Look at the conductor of its node.";
-        HoldUnsupported: Kind::Waits, "A machine that must not be switched off cannot be held off.", "Remove the hold.";
-        Completed: Kind::Rests, "The reboot is over.";
-        Answered: Kind::Rests, "The host was off already when it was asked for, so there was no cycle.";
+        NotLookedAt: Kind::EndsWithin(Duration::from_secs(600)),
+            "The host has the controller's pause and no status: the bare metal operator has not reconciled it yet.",
+            "Restore the status of the host before the pause is removed. If it has a status, read the operator's log.",
+            on: [EVENT], see: "controllers/bmo-reboot.md#moving-hosts-to-another-cluster";
+        NotSelected: Kind::Rests,
+            "The host lacks the label that hands it to this controller.",
+            "Label the host if the controller should manage it.",
+            on: [POWER_MANAGED];
+        Deleting: Kind::Rests, "The host is being deleted.", on: [POWER_MANAGED];
+        Paused: Kind::Waits,
+            "The host has a pause of another owner.",
+            "Remove the annotation that the message names if the controller should manage the host.",
+            on: [POWER_MANAGED];
+        Detached: Kind::Waits,
+            "The host is detached from Ironic.",
+            "Remove the annotation that the message names if the controller should manage the host.",
+            on: [POWER_MANAGED];
+        RecordUnreadable: Kind::EndsWithin(Duration::from_secs(600)),
+            "This release cannot read the condition RebootRecord of the host.",
+            "Upgrade bmo-reboot if a later release wrote the record.",
+            on: [POWER_MANAGED],
+            more: "If the record is damaged, make sure that no client holds the host. Then remove that condition with `kubectl edit baremetalhost <host> --subresource=status`. The controller then forgets the reboots of the host.";
+        NoCredentials: Kind::Waits,
+            "The host has no address or credentials of a BMC, as a discovered host.",
+            "Set `spec.bmc`.",
+            on: [POWER_MANAGED];
+        NotProvisioned: Kind::Rests,
+            "The operator controls the power until the host is provisioned.",
+            "Nothing.",
+            on: [POWER_MANAGED],
+            more: "In a provisioning state that this release does not know, requests and stamps stay.";
+        Deprovisioned: Kind::Rests,
+            "The host was deprovisioned during a cycle, which ended its requests.",
+            "Nothing.",
+            on: [REBOOTING, EVENT],
+            more: "The event names the requests that were removed.";
+        NodeShared: Kind::EndsWithin(Duration::from_secs(600)),
+            "Two hosts name the same node, by either of its names. The controller serves neither of them.",
+            "Correct the wrong host.",
+            on: [POWER_MANAGED];
+        NodeNotFound: Kind::EndsWithin(Duration::from_secs(1800)),
+            "Ironic has no node under the identity in the host's status, or under the operator's name for it, namespace~name.",
+            "Wait for the operator, which registers the host at its next reconcile. If it does not, read its log.",
+            on: [POWER_MANAGED];
+        NodeRegistering: Kind::EndsWithin(Duration::from_secs(1800)),
+            "With `--takeover`: the operator is registering the node in Ironic. A pause would interrupt that. The message shows its progress.",
+            "Wait.",
+            on: [POWER_MANAGED],
+            more: "The takeover follows when the list of all nodes shows the end, at most one `--poll-interval` later. If the node stays `adopt failed` or `enroll`, the host's `status.errorMessage` shows the cause. If the node returns to `manageable` and no operator adopts it, make it `available` or `active` by hand.";
+        OperatorAtWork: Kind::EndsWithin(Duration::from_secs(3600)),
+            "With `--takeover`: the operator has work to do on the host, and controls its power until then.",
+            "Wait.",
+            on: [POWER_MANAGED],
+            more: "The message lists the possible work. `status.operationalStatus`, and `spec.image` beside `status.provisioning.image`, show which it is. Meanwhile the operator itself honours reboot annotations. If a firmware change has failed, the host's `status.errorMessage` shows the cause.";
+        IronicUnreachable: Kind::EndsWithin(Duration::from_secs(600)),
+            "Ironic does not answer, or not about this node.",
+            "Correct what the condition says of Ironic.",
+            on: [REBOOTING], see: "runbooks/FerriteBmoRebootIronicUnreachable.md";
+        TakenOver: Kind::Rests, "The controller set the operator's pause and manages the power.", on: [EVENT];
+        HandedBack: Kind::Rests, "The controller removed the operator's pause.", on: [EVENT];
+        Managed: Kind::Rests,
+            "The controller manages the power of the host.",
+            "Nothing.",
+            on: [POWER_MANAGED],
+            more: "If the host is to return to the operator and a client still holds it, the message names the keys.";
+        TwoWriters: Kind::Rests,
+            "Another program has changed `status.poweredOn`: two programs switch the machine.",
+            "Set `--takeover`, or stop the other program.",
+            on: [POWER_MANAGED], see: "runbooks/FerriteBmoRebootHostsDisputed.md";
+        OnlineOnly: Kind::Rests,
+            "The host is available and `--manage-available` is set: the controller follows `spec.online` only.",
+            on: [POWER_MANAGED];
+        RequestAccepted: Kind::EndsWithin(Duration::from_secs(600)),
+            "The request has its stamp. Ironic has not accepted a power change for it yet.",
+            "Wait.",
+            on: [REBOOTING],
+            more: "The request waits for a change in progress, or for a free place among the soft attempts (`--soft-attempts`). While its call waits behind calls for other nodes, as when their conductor is down, nothing is written. Such a request has no stamp yet, and no alert counts it.";
+        SoftPowerOff: Kind::EndsWithin(Duration::from_secs(3660)),
+            "The operating system is shutting down.",
+            "Wait.",
+            on: [REBOOTING],
+            more: "It has `--soft-timeout` from the first attempt that Ironic accepted. If the process ends just before that attempt, the time continues. It starts again if less than one slice is left, or if Ironic is down or busy during the first slice.";
+        HardPowerOff: Kind::EndsWithin(Duration::from_secs(300)),
+            "The BMC is cutting the power.",
+            "Wait. If it lasts longer, read the log of the conductor of its node.",
+            on: [REBOOTING];
+        Restarting: Kind::EndsWithin(Duration::from_secs(3660)),
+            "The BMC is resetting a machine that must not be switched off.",
+            "Wait. If it lasts longer, read the log of the conductor of its node.",
+            on: [REBOOTING];
+        PowerFailed: Kind::Waits,
+            "Ironic could not change the power. The message is Ironic's.",
+            "Check the BMC of the machine.",
+            on: [REBOOTING],
+            more: "The controller retries within half a minute for a host that should be off. It does not repeat a failed reset: request the reboot again, with mode hard if a soft one failed. That makes an open soft request hard. A client that holds the host first removes its annotation. If the message says that the machine may be on and is not switched off, the controller waits. It goes on when Ironic finds the machine on, or when the hold ends.",
+            see: "runbooks/FerriteBmoRebootPowerFailing.md";
+        NodeBusy: Kind::EndsWithin(Duration::from_secs(1800)),
+            "Ironic is working on the node, or the node is locked.",
+            "Wait. If it lasts longer, see in Ironic what works on the node.",
+            on: [REBOOTING], see: "runbooks/FerriteBmoRebootHostsWait.md";
+        PoweredOff: Kind::EndsWithin(Duration::from_secs(60)),
+            "The machine is off. The next step follows within moments.",
+            "Wait.",
+            on: [REBOOTING, EVENT],
+            more: "The step may wait for calls for other nodes that hang. The event says that the host was found off. If its message says that the machine is not certainly off, `status.poweredOn` stays true until it is.";
+        HeldOff: Kind::Waits,
+            "Clients hold the host off. The message names their keys, as many as fit into 8,000 bytes.",
+            "Wait for these clients. If a client no longer exists, remove its annotation.",
+            on: [REBOOTING],
+            more: "A key that is gone may still be shown while the call that switches the host on waits behind calls for other nodes.",
+            see: "runbooks/FerriteBmoRebootHoldOld.md";
+        Offline: Kind::Rests,
+            "The host stays off because `spec.online` is false.",
+            "Set `spec.online` to true if the host should run.",
+            on: [REBOOTING];
+        PoweringOn: Kind::EndsWithin(Duration::from_secs(300)),
+            "The machine is being switched on.",
+            "Wait. If it lasts longer, read the log of the conductor of its node.",
+            on: [REBOOTING];
+        HoldUnsupported: Kind::Waits,
+            "The machine must not be switched off. It was reset once and cannot be held off.",
+            "Remove the hold, and do not rely on it.",
+            on: [REBOOTING],
+            more: "The message names what forbids it: `spec.disablePowerOff`, or `disable_power_off` of its node in Ironic.";
+        Completed: Kind::Rests, "The reboot is complete.", on: [REBOOTING];
+        Answered: Kind::Rests,
+            "The host was already off when the request came: there was no cycle.",
+            on: [EVENT];
         AtRest: Kind::Rests, "Everything is as it should be.";
-        PowerUnknown: Kind::EndsWithin(Duration::from_secs(900)), "Ironic does not know the power state, so nobody could rely on off.", "Look at the management controller of the machine.";
-        PoweredOn: Kind::Rests, "The host was seen on.";
-        SoftPowerOffFailed: Kind::Rests, "A soft power-off did not work, so a hard one follows.";
-        InvalidRequest: Kind::Rests, "A request's value is not understood and counts as soft.";
-        Refused: Kind::Rests, "The API server, or a webhook, refused a write to the host.";
+        PowerUnknown: Kind::EndsWithin(Duration::from_secs(900)),
+            "Ironic does not know whether the machine is on. A fencing client cannot rely on that.",
+            "Check why the BMC does not answer Ironic: its network, its password.",
+            on: [POWER_MANAGED, REBOOTING],
+            more: "If the message names maintenance, end the maintenance of the node: Ironic does not read the power until then. For a held host the message shows since when it is held. With `--takeover` the host is the operator's until Ironic reads the power. The operator passes new credentials to Ironic. `status.errorMessage` shows whether they are right.";
+        PoweredOn: Kind::Rests,
+            "The host was found on.",
+            "Nothing, unless it is a warning.",
+            on: [EVENT],
+            more: "As a warning: another program or a person switched on a host that clients hold. The controller switches it off again. Find out who did it.";
+        SoftPowerOffFailed: Kind::Rests,
+            "A soft power-off failed. The controller cuts the power instead. The message shows the cause.",
+            on: [EVENT];
+        InvalidRequest: Kind::Rests,
+            "The value of a reboot annotation is not understood. It counts as soft.",
+            "Correct the value of the annotation that the message names.",
+            on: [EVENT];
+        Refused: Kind::Rests,
+            "The API server or a webhook refused a write to the host.",
+            "Allow or correct what the message names: a permission, or the operator's webhook.",
+            on: [EVENT],
+            more: "The operator's webhook judges every change of an annotation. It refuses also while it is down, and for a host that its newer release finds wrong. The controller retries at least every half minute, and writes one event an hour. Meanwhile the machine is switched on. A further plain request of the same mode counts only once the first one is removed.";
     }
 }
 
