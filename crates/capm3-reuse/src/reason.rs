@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use controller_kit::engine::Reason as _;
-use controller_kit::engine::reasons::Kind;
+use controller_kit::engine::reasons::{Kind, Location};
 use controller_kit::reasons;
 
 /// What the operator or a process of ours does by itself takes no longer, but for installing and clearing.
@@ -14,57 +14,207 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// Installing a host, or wiping its disks.
 const HOURS: Duration = Duration::from_secs(6 * 3600);
 
+const ASSOCIATED: Location = Location::new(
+    "Metal3Machine",
+    "condition `AssociateBareMetalHost`",
+    "How the machine gets its host.",
+);
+const READY: Location = Location::new(
+    "Metal3Machine",
+    "condition `Ready`",
+    "The sum. It stays true with a reason about a Node, and with `Refused` or `OwnerUnreadable` of an installed machine.",
+);
+const PAUSED: Location = Location::new(
+    "Metal3Machine",
+    "condition `Paused`",
+    "Whether the controller leaves the machine alone.",
+);
+const DATA: Location = Location::new(
+    "Metal3Machine",
+    "condition `Metal3DataReady`",
+    "Whether the rendered secrets exist.",
+);
+const MACHINE_EVENT: Location = Location::new(
+    "Metal3Machine",
+    "event",
+    "A step, when it happens: also each reason of `AssociateBareMetalHost`.",
+);
+const HOST_EVENT: Location =
+    Location::new("BareMetalHost", "event", "A reservation begins, stays or ends.");
+
 reasons! {
     /// Why a decision was taken.
     pub enum Reason {
-        NotOurs: Kind::Rests, "It belongs to another installation.";
-        Paused: Kind::Waits, "The machine or its Cluster is paused.", "Take the pause away.";
-        NotPaused: Kind::Rests, "Neither the machine nor its Cluster is paused.";
-        WaitingForOwner: Kind::Waits, "No Machine has taken the Metal3Machine yet.";
-        MachineMissing: Kind::EndsWithin(HOUR), "The Machine that owns it is not there.", "Delete the Metal3Machine, or restore the Machine.";
-        MachineDeleting: Kind::Waits, "The Machine is being deleted: it gets no host any more.";
-        ClusterMissing: Kind::EndsWithin(HOUR), "The Cluster is not there.", "Correct the Machine, or restore the Cluster.";
-        WaitingForInfrastructure: Kind::Waits, "The Cluster's infrastructure is not there yet.";
-        WaitingForBootstrapData: Kind::Waits, "The Machine has no first-boot configuration yet.";
-        BootstrapSecretMissing: Kind::EndsWithin(HOUR), "The secret with the first-boot configuration is not there.", "See the bootstrap provider.";
-        SecretMissing: Kind::EndsWithin(HOUR), "A secret that the machine itself names is not there.", "Create the secret, or correct its name.";
-        DataTemplateMissing: Kind::EndsWithin(HOUR), "The data template that the machine names is not there.", "Create the Metal3DataTemplate, or correct its name.";
-        Refused: Kind::EndsWithin(HOUR), "The API server does not take what is to be written.", "Allow what the message names.";
-        SelectorInvalid: Kind::EndsWithin(HOUR), "The host selector cannot be understood.", "Correct spec.hostSelector.";
-        ImageInvalid: Kind::EndsWithin(HOUR), "The image cannot be installed.", "Correct spec.image.";
-        ForeignNamespace: Kind::EndsWithin(HOUR), "A secret or template of another namespace is asked for.", "Name one of the machine's own namespace.";
-        TemplateInvalid: Kind::EndsWithin(HOUR), "The template that the machine was cloned from cannot be decoded.", "Correct the template.";
-        NameTooLong: Kind::EndsWithin(HOUR), "Namespace, host and machine make a provider ID that is too long.", "Use shorter names.";
-        HostClaimed: Kind::EndsWithin(SOON), "It got a free host.";
-        HostReused: Kind::EndsWithin(SOON), "It got a host that its owner had before.";
-        HostAdopted: Kind::EndsWithin(SOON), "A host names it already.";
-        WaitingForKeptHost: Kind::Waits, "A host that is kept for its owner will be ready.", "See what the host is doing.";
-        NoKeptHost: Kind::Waits, "None is kept for its owner, and it may have no other.", "Reserve a host for the owner.";
-        NoHostAvailable: Kind::Waits, "No host that will do is free.", "Add a host, or correct the selector.";
-        HostGivenUp: Kind::EndsWithin(SOON), "The host that it was going to take is not to be had any more.";
-        WaitingForData: Kind::EndsWithin(HOUR), "The data template's secrets are awaited.", "See the Metal3DataClaim.";
-        DataFailed: Kind::EndsWithin(HOUR), "The data template's secrets could not be made.", "See the Metal3DataClaim.";
-        Provisioning: Kind::EndsWithin(HOURS), "The host is being installed.";
-        HostFailed: Kind::EndsWithin(HOUR), "The host reports an error.", "See what the host says.";
-        HostLost: Kind::EndsWithin(HOUR), "The host is gone, or somebody else has it.", "Delete the Machine.";
-        Provisioned: Kind::Rests, "The machine is up.";
-        NodeForeign: Kind::EndsWithin(HOUR), "The same, and its Node says another provider ID.", "Delete the Node, and correct what sets the ID.";
-        NodeAmbiguous: Kind::EndsWithin(HOUR), "The same, and several Nodes say that they run on its host.", "Delete the one that does not.";
-        NodeMissing: Kind::EndsWithin(HOUR), "The same for long, and its Node is not known.", "Do what the message says.";
-        Releasing: Kind::EndsWithin(HOUR), "The host is told to forget the machine.";
-        OwnerUnreadable: Kind::EndsWithin(HOUR), "It cannot be read for whom the host is to be kept: it stays as it is until then.", "Do what the message says.";
-        OwnerUnanswered: Kind::EndsWithin(HOUR), "Nobody says just now for whom the host is to be kept: it stays as it is until then.", "See what the message says of the error.";
-        Deprovisioning: Kind::EndsWithin(HOURS), "The host is being cleared.";
-        Reserved: Kind::Rests, "The host is kept for the machine's owner.";
-        Released: Kind::Rests, "The host is free again.";
-        LetGo: Kind::Rests, "Nothing holds the machine any more.";
-        Kept: Kind::Rests, "The owner of a host that is kept is there and may need it.";
-        KeptByCapm3: Kind::Rests, "CAPM3 keeps it; it is left alone.";
-        OwnerGone: Kind::Rests, "Its owner is gone.";
-        OwnerDeleting: Kind::Rests, "Its owner is being deleted.";
-        ClusterDeleting: Kind::Rests, "The Cluster is being deleted.";
-        ReuseOff: Kind::Rests, "Its owner's template does not ask for reuse any more.";
-        NotNeeded: Kind::Rests, "Its owner has all its machines, and each has a host.";
+        NotOurs: Kind::Rests, "The object belongs to another installation.";
+        Paused: Kind::Waits,
+            "The machine or its Cluster is paused.",
+            "End the pause if the machine should go on.",
+            on: [PAUSED];
+        NotPaused: Kind::Rests, "Neither the machine nor its Cluster is paused.", on: [PAUSED];
+        WaitingForOwner: Kind::Waits,
+            "No Machine owns the Metal3Machine yet: Cluster API has not got that far.",
+            on: [ASSOCIATED, READY];
+        MachineMissing: Kind::EndsWithin(HOUR),
+            "The Machine that owns it does not exist.",
+            "Delete the Metal3Machine, or restore the Machine.",
+            on: [ASSOCIATED, READY],
+            more: "If `kubectl get` shows the Machine, the controller cannot decode it. Then correct the field that an event on it names, and delete nothing.";
+        MachineDeleting: Kind::Waits,
+            "The Machine is being deleted: it gets no host any more.",
+            on: [ASSOCIATED, READY];
+        ClusterMissing: Kind::EndsWithin(HOUR),
+            "The Cluster does not exist.",
+            "Delete the machine, or restore the Cluster.",
+            on: [ASSOCIATED, READY],
+            more: "If `kubectl get` shows the Cluster, the controller cannot decode it. Then correct the field that an event on it names, and delete nothing.";
+        WaitingForInfrastructure: Kind::Waits,
+            "The infrastructure of the Cluster is not ready: Cluster API has not got that far.",
+            on: [ASSOCIATED, READY];
+        WaitingForBootstrapData: Kind::Waits,
+            "The Machine has no bootstrap data yet: Cluster API has not got that far.",
+            on: [ASSOCIATED, READY];
+        BootstrapSecretMissing: Kind::EndsWithin(HOUR),
+            "The secret with the bootstrap data does not exist. The message names it.",
+            "See the bootstrap provider.",
+            on: [ASSOCIATED, READY];
+        SecretMissing: Kind::EndsWithin(HOUR),
+            "The secret that `spec.metaData` or `spec.networkData` names does not exist.",
+            "Create the secret, or correct its name.",
+            on: [ASSOCIATED, READY];
+        DataTemplateMissing: Kind::EndsWithin(HOUR),
+            "The Metal3DataTemplate that `spec.dataTemplate` names does not exist. The machine takes no host until then.",
+            "Create the Metal3DataTemplate, or correct its name.",
+            on: [ASSOCIATED, READY];
+        Refused: Kind::EndsWithin(HOUR),
+            "The API server or a webhook refuses a write, or a webhook does not answer.",
+            "Allow or correct what the message names: a webhook, a quota, a field, a missing permission.",
+            on: [ASSOCIATED, READY, MACHINE_EVENT, HOST_EVENT],
+            more: "The controller retries with growing intervals, at least every five minutes. A host that is refused for five minutes is given up for another free one, a reserved host for another reserved one. On a host: a write that ends or renews its reservation, or gives it back, was refused. That event comes once an hour.";
+        SelectorInvalid: Kind::EndsWithin(HOUR),
+            "The host selector is invalid.",
+            "Correct `spec.hostSelector`: the message names the field.",
+            on: [ASSOCIATED, READY];
+        ImageInvalid: Kind::EndsWithin(HOUR),
+            "The image cannot be installed.",
+            "Correct `spec.image`: the message names the field.",
+            on: [ASSOCIATED, READY],
+            more: "An image needs a checksum unless its format is `live-iso` or its URL begins with `oci://`. CAPM3's webhook and the operator decide whether an OCI image needs one, and releases differ.";
+        ForeignNamespace: Kind::EndsWithin(HOUR),
+            "The machine refers to a secret or template in another namespace.",
+            "Refer to one in the machine's own namespace: the message names the field.",
+            on: [ASSOCIATED, READY];
+        TemplateInvalid: Kind::EndsWithin(HOUR),
+            "The controller cannot decode the template of the machine.",
+            "Correct the field of the template that the message names.",
+            on: [ASSOCIATED, READY];
+        NameTooLong: Kind::EndsWithin(HOUR),
+            "Namespace, host and machine make a provider ID that is too long, on every suitable host.",
+            "Add another host, or use shorter names.",
+            on: [ASSOCIATED, READY];
+        HostClaimed: Kind::EndsWithin(SOON), "The machine has a free host.", on: [ASSOCIATED];
+        HostReused: Kind::EndsWithin(SOON), "The machine has a host that its owner had before.", on: [ASSOCIATED];
+        HostAdopted: Kind::EndsWithin(SOON),
+            "A host already named the machine, as after a change from CAPM3, a move, or a restart.",
+            "Nothing.",
+            on: [ASSOCIATED],
+            more: "Or another program removed the `consumerRef` of the host while it was installed, and the machine took it back.";
+        WaitingForKeptHost: Kind::Waits,
+            "A host that is reserved for the owner will be ready. The message names it.",
+            "Wait if the host is being cleaned. If that makes no progress, look at it with kubectl describe baremetalhost.",
+            on: [ASSOCIATED, READY],
+            more: "An error that lasts through three attempts of the operator ends the wait. With the annotation `capi.metal3.io/unhealthy` the host is no longer waited for, and the machine takes a free host.",
+            see: "runbooks/FerriteCapm3ReuseMachinesWait.md";
+        NoKeptHost: Kind::Waits,
+            "With `--strict-reuse`: no host is reserved for the owner, and the machine may take no other.",
+            "Reserve a host for the owner, or disable the flag.",
+            on: [ASSOCIATED, READY], see: "runbooks/FerriteCapm3ReuseMachinesWait.md";
+        NoHostAvailable: Kind::Waits,
+            "No suitable host is free. The message says what a host must be and which labels it needs.",
+            "Add a host, or correct the selector.",
+            on: [ASSOCIATED, READY],
+            more: "With a `watchFilter`, also look for hosts whose label `cluster.x-k8s.io/watch-filter` has another value: the controller does not take them. The message also names a host that is reserved for the owner but unusable. It names a host that only a label of CAPM3 reserves, too. `kubectl label baremetalhost <name> infrastructure.cluster.x-k8s.io/node-reuse-` frees that host.",
+            see: "runbooks/FerriteCapm3ReuseMachinesWait.md";
+        HostGivenUp: Kind::EndsWithin(SOON),
+            "The intended host went to another machine. This machine looks for the next host.",
+            on: [ASSOCIATED];
+        WaitingForData: Kind::EndsWithin(HOUR),
+            "The secrets of the data template are not rendered yet.",
+            "See the Metal3DataClaim with the machine's name, or what the message names.",
+            on: [READY, DATA],
+            more: "Data that was rendered for a host that the machine lost has to be deleted first. With a `watchFilter` the message says which CAPM3 has to render.";
+        DataFailed: Kind::EndsWithin(HOUR),
+            "CAPM3 could not render the secrets of the data template.",
+            "See the Metal3DataClaim with the machine's name, or what the message names.",
+            on: [READY, DATA];
+        Provisioning: Kind::EndsWithin(HOURS),
+            "The host is being installed.",
+            "Wait, unless the message names a cause: the host is paused, detached or being deleted.",
+            on: [READY, DATA];
+        HostFailed: Kind::EndsWithin(HOUR),
+            "The host reports an error.",
+            "Look at the host with kubectl describe baremetalhost.",
+            on: [READY];
+        HostLost: Kind::EndsWithin(HOUR),
+            "The host is deleted or being deleted, has another consumer, or has lost its image.",
+            "Delete the Machine to have it replaced.",
+            on: [READY],
+            more: "If the host has no consumer, the message says whether its installation still runs.";
+        Provisioned: Kind::Rests, "The host is installed.", on: [READY];
+        NodeForeign: Kind::EndsWithin(HOUR),
+            "The machine is up, and its Node has another provider ID.",
+            "Delete the Node and restart its kubelet, or correct what sets that ID.",
+            on: [READY];
+        NodeAmbiguous: Kind::EndsWithin(HOUR),
+            "The machine is up, and two live Nodes claim to run on its host.",
+            "Delete the wrong Node.",
+            on: [READY];
+        NodeMissing: Kind::EndsWithin(HOUR),
+            "The machine has been up for 20 minutes and its Node is not known.",
+            "Provide what the message names: the label, the provider ID, the kubeconfig, an answer.",
+            on: [READY];
+        Releasing: Kind::EndsWithin(HOUR),
+            "The controller removes the image from the host of a deleted machine.",
+            on: [MACHINE_EVENT];
+        OwnerUnreadable: Kind::EndsWithin(HOUR),
+            "The controller cannot read the owner for which the host is to be reserved. Until then the host of a deleted machine is not cleaned.",
+            "Allow, install or correct what the message names.",
+            on: [READY, HOST_EVENT],
+            more: "An installed machine shows it in advance, with `Ready` true. On a host: the reservation does not end while the owner cannot be read. There you may also remove the host's `spec.consumerRef`.",
+            see: "controllers/capm3-reuse.md#other-control-planes";
+        OwnerUnanswered: Kind::EndsWithin(HOUR),
+            "The owner or the template could not be read just now. The host is not cleaned before, so no reservation is lost.",
+            "Wait: the controller retries every 20 s. If it lasts, correct the error in the message.",
+            on: [READY],
+            more: "The error often comes from a conversion webhook, or from a missing permission of the chart's own role.";
+        Deprovisioning: Kind::EndsWithin(HOURS),
+            "The host is being cleaned.",
+            "Wait, unless the message names a cause: an error, a pause, a detached host.",
+            on: [READY],
+            more: "Other causes: another program installed the host and it is still on, or the operator has not reconciled it yet.";
+        Reserved: Kind::Rests,
+            "The host is reserved for the machine's owner, which it names.",
+            "Nothing.",
+            on: [MACHINE_EVENT, HOST_EVENT],
+            more: "On a host: the machine was deleted without cleanup, and the controller reserved the host in its place.";
+        Released: Kind::Rests,
+            "The host is free.",
+            "Nothing.",
+            on: [MACHINE_EVENT, HOST_EVENT],
+            more: "On a host: the machine was deleted without cleanup, and the controller freed the host in its place.";
+        LetGo: Kind::Rests, "The machine has no host and no finalizer any more.";
+        Kept: Kind::Rests,
+            "The host came with its owner from another cluster, and stays reserved.",
+            on: [HOST_EVENT];
+        KeptByCapm3: Kind::Rests, "CAPM3 reserves the host; the controller leaves it alone.";
+        OwnerGone: Kind::Rests, "The owner of the reservation does not exist: the host is free.", on: [HOST_EVENT];
+        OwnerDeleting: Kind::Rests, "The owner of the reservation is being deleted: the host is free.", on: [HOST_EVENT];
+        ClusterDeleting: Kind::Rests, "The Cluster of the owner is being deleted: the host is free.", on: [HOST_EVENT];
+        ReuseOff: Kind::Rests, "The owner's template no longer asks for reuse: the host is free.", on: [HOST_EVENT];
+        NotNeeded: Kind::Rests,
+            "The owner does not need the host: the host is free.",
+            "Nothing.",
+            on: [HOST_EVENT],
+            more: "Every machine of the owner has a host, or its `hostSelector` selects another one. Or the label `cluster.x-k8s.io/watch-filter` of the host gives it to another instance.";
     }
 }
 
