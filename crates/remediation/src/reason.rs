@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use controller_kit::engine::Reason as _;
+use controller_kit::engine::reasons::Location;
 use controller_kit::reasons;
 use serde::{Deserialize, Serialize};
 
@@ -11,49 +12,191 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// An owner replaces a machine, or another member of a control plane has all its tries.
 const HOURS: Duration = Duration::from_secs(4 * 3600);
 
+const SUCCEEDED: Location = Location::new(
+    "Metal3Remediation",
+    "condition `Succeeded`",
+    "The step or the cause of a wait, then the outcome. It is `Unknown` during an attempt. Once you correct a cause, the request \
+     goes on by itself. A request of CAPM3's kind has no \
+     conditions: its annotation `ferrite.metal3.io/remediation-standing` has the same reasons.",
+);
+const EVENT: Location = Location::new(
+    "Metal3Remediation, Machine, BareMetalHost",
+    "event",
+    "A step, a failed attempt (as a warning) or the outcome, when it happens.",
+);
+const HISTORY: Location = Location::new(
+    "BareMetalHost",
+    "annotation `ferrite.metal3.io/remediation-history`, field `result`",
+    "The outcome of each attempt. After a failed attempt the next one follows without action.",
+);
+const METRIC: Location = Location::new(
+    "The controller",
+    "metric `ferrite_remediation_waiting`",
+    "Waits that no object shows.",
+);
+
 reasons! {
     /// Why a decision was taken. The words are read back and never change. The order counts: what somebody has to correct, or
     /// to wait for, before anything is done stands from `StrategyMissing` to `HostUnmanaged`.
     #[derive(Serialize, Deserialize)]
     pub enum Reason {
         AtRest: Kind::Rests, "Nothing of ours is left on anything, and it is going or done.";
-        Paused: Kind::Waits, "The request, its Machine, its Cluster or its host is paused.", "Take the pause away.";
-        StrategyMissing: Kind::EndsWithin(HOUR), "spec.strategy or its type is missing.", "Correct spec.strategy.";
-        StrategyUnknown: Kind::EndsWithin(HOUR), "spec.strategy.type is a word that is not known.", "Correct spec.strategy.";
-        StrategyInvalid: Kind::EndsWithin(HOUR), "A limit or a timeout makes no sense.", "Correct spec.strategy.";
-        MachineMissing: Kind::EndsWithin(HOUR), "There is no Machine of that name.", "Give the request the name of its Machine.";
-        MachineMismatch: Kind::EndsWithin(HOUR), "The request's name, owner or cluster is not the Machine's.", "Give the request the name and the cluster label of its Machine.";
-        Skipped: Kind::Waits, "The Machine has an annotation that forbids remediation.", "Remove the annotation, if it should be remediated.";
-        ClusterMissing: Kind::EndsWithin(HOUR), "The Machine's Cluster is not there.", "Correct the Machine, or restore the Cluster.";
-        HostUnknown: Kind::EndsWithin(HOUR), "The Machine has no Metal3Machine, or that names no host.", "Machine, Metal3Machine and host must name each other.";
-        HostMissing: Kind::EndsWithin(HOUR), "The host is not there.", "Restore the host.";
-        HostNotClaimed: Kind::EndsWithin(HOUR), "The host is not the machine's.", "Machine, Metal3Machine and host must name each other.";
-        HostNotProvisioned: Kind::Waits, "Nothing of the machine's runs on the host yet, or any more.";
-        HostBooting: Kind::EndsWithin(HOUR), "The host may be booting for the first time since it was installed.";
-        NodeReady: Kind::EndsWithin(HOUR), "The node is ready again before anything was done: the health check is to withdraw the request.", "See why the health check does not withdraw it: while too many of its machines fail, it does nothing.";
-        MemberInTry: Kind::EndsWithin(HOURS), "Another member of the control plane is power-cycled first: never two at a time.", "See the request of the Machine that the message names.";
-        HostServicing: Kind::EndsWithin(HOURS), "The host's firmware is being changed.", "See what the bare metal operator does with the host.";
-        HostOffline: Kind::Waits, "The host is to be off, says spec.online.", "Set spec.online to true when the host may be on.";
-        PowerOffDisabled: Kind::Waits, "The host must never be switched off.", "Set spec.disablePowerOff to false, if it may be.";
-        HostUnmanaged: Kind::EndsWithin(HOUR), "The host's power is nobody's: it has no credentials, is detached or is being deleted.", "Do what the condition says.";
-        PowerOff: Kind::EndsWithin(HOUR), "The host is asked to be switched off.", "See whether anybody switches the host.";
-        Fencing: Kind::EndsWithin(HOUR), "The host is off; what ran on the node is moved away.";
-        PowerOn: Kind::EndsWithin(HOUR), "The host may be switched on.", "See whether anybody switches the host, or holds it off.";
-        Recovering: Kind::Waits, "The host is on; the node is awaited.", "See the console of the host, and its kubelet.";
-        NodeUnseen: Kind::EndsWithin(HOUR), "The host is on, and the node's cluster does not answer: nothing is decided before it does.", "Make the API server of the workload cluster reachable from here.";
-        Recovered: Kind::Rests, "The node is ready again.";
-        PowerOffTimedOut: Kind::EndsWithin(HOUR), "The host was not off in time.", "See whether anybody switches the host.";
-        PowerOnTimedOut: Kind::EndsWithin(HOUR), "The host was not on in time.", "See whether anybody switches the host, or holds it off.";
-        NotRecovered: Kind::EndsWithin(HOUR), "The node was not ready in time.", "See the console of the host, and its kubelet.";
-        StillUnhealthy: Kind::EndsWithin(HOUR), "The node was ready again, and the health check still calls the machine unhealthy.", "See of what the Machine's condition HealthCheckSucceeded complains.";
-        Exhausted: Kind::EndsWithin(HOURS), "All tries have failed: the machine's owner is to replace it.", "Repair the host, then remove its marks and set spec.online to true.";
-        Withdrawn: Kind::EndsWithin(HOUR), "The request was withdrawn, or the label of the watch filter is gone.";
-        MachineGone: Kind::Waits, "The Machine is being deleted, or is gone.";
-        Undoing: Kind::Waits, "What was changed is being undone.";
-        NodeLeft: Kind::EndsWithin(HOUR), "A request is gone, and its node, which could not be asked then, may still be out of service.", "Make the API server of the workload cluster reachable from here, or remove the taint.";
-        Failed: Kind::Rests, "Nothing more can be done, and nobody may be told to.", "Delete the Machine.";
-        Refused: Kind::EndsWithin(HOUR), "A write is refused.", "Allow what the message names: a permission, a webhook.";
-        Contested: Kind::Waits, "Another controller works on the same request.", "Correct capm3.account of the chart.";
+        Paused: Kind::Waits, "The request, its Machine, its Cluster or its host is paused.", "End the pause.";
+        StrategyMissing: Kind::EndsWithin(HOUR),
+            "`spec.strategy` or its type is missing.",
+            "Correct `spec.strategy`.",
+            on: [SUCCEEDED];
+        StrategyUnknown: Kind::EndsWithin(HOUR),
+            "`spec.strategy.type` has an unknown value.",
+            "Correct `spec.strategy`.",
+            on: [SUCCEEDED];
+        StrategyInvalid: Kind::EndsWithin(HOUR),
+            "A limit or a timeout in `spec.strategy` is invalid.",
+            "Correct `spec.strategy`.",
+            on: [SUCCEEDED];
+        MachineMissing: Kind::EndsWithin(HOUR),
+            "No Machine has the name of the request.",
+            "Give the request the name of its Machine.",
+            on: [SUCCEEDED];
+        MachineMismatch: Kind::EndsWithin(HOUR),
+            "Name, owner or cluster of the request differ from the Machine's.",
+            "Give the request the name and the cluster label of its Machine.",
+            on: [SUCCEEDED];
+        Skipped: Kind::Waits,
+            "The annotation cluster.x-k8s.io/skip-remediation of the Machine forbids remediation.",
+            "Remove the annotation if the Machine should be remediated.",
+            on: [SUCCEEDED];
+        ClusterMissing: Kind::EndsWithin(HOUR),
+            "The Machine's Cluster does not exist.",
+            "Correct the Machine, or restore the Cluster.",
+            on: [SUCCEEDED];
+        HostUnknown: Kind::EndsWithin(HOUR),
+            "The Machine has no Metal3Machine, or the Metal3Machine names no host.",
+            "Make Machine, Metal3Machine and BareMetalHost name each other.",
+            on: [SUCCEEDED];
+        HostMissing: Kind::EndsWithin(HOUR),
+            "The host does not exist.",
+            "Restore the host. Machine, Metal3Machine and BareMetalHost must name each other.",
+            on: [SUCCEEDED];
+        HostNotClaimed: Kind::EndsWithin(HOUR),
+            "The host names another consumer, or none.",
+            "Make Machine, Metal3Machine and BareMetalHost name each other.",
+            on: [SUCCEEDED];
+        HostNotProvisioned: Kind::Waits,
+            "The host is not provisioned: the machine does not run on it yet, or no longer. The controller does not power-cycle it.",
+            "Nothing, unless the host should be provisioned.",
+            on: [SUCCEEDED],
+            more: "The message names the field.";
+        HostBooting: Kind::EndsWithin(HOUR),
+            "The host may still be in the first boot since it was installed, or may be booting since it may be on.",
+            "Wait.",
+            on: [SUCCEEDED],
+            more: "The controller waits for the node until the time in the message. Then it power-cycles the host unless the machine is well. It power-cycles it in any case if a person made the request, or if no health check has given a result.";
+        NodeReady: Kind::EndsWithin(HOUR),
+            "The node was ready again before the first step. The health check should withdraw the request.",
+            "Wait. If it lasts, see the health check: it does nothing while too many of its machines fail.",
+            on: [SUCCEEDED];
+        MemberInTry: Kind::EndsWithin(HOURS),
+            "The controller first power-cycles another machine of the same control plane: never two at a time.",
+            "Wait. If it lasts, see the request of the Machine that the message names.",
+            on: [SUCCEEDED];
+        HostServicing: Kind::EndsWithin(HOURS),
+            "The firmware of the host is being changed. The request goes on after that.",
+            "Wait. If it lasts, see what the bare metal operator does with the host.",
+            on: [SUCCEEDED];
+        HostOffline: Kind::Waits,
+            "`spec.online` of the host is false. The controller does not power-cycle it.",
+            "Set `spec.online` to true when the host may be on.",
+            on: [SUCCEEDED];
+        PowerOffDisabled: Kind::Waits,
+            "`spec.disablePowerOff` of the host is true. The controller does not power-cycle it.",
+            "Set `spec.disablePowerOff` to false if the host may be switched off.",
+            on: [SUCCEEDED];
+        HostUnmanaged: Kind::EndsWithin(HOUR),
+            "No program manages the power of the host: it has no credentials, is detached or is being deleted.",
+            "Correct the field that the message names.",
+            on: [SUCCEEDED];
+        PowerOff: Kind::EndsWithin(HOUR),
+            "The controller has asked for the host to be switched off.",
+            "Wait. If it lasts, see whether any program switches the host.",
+            on: [SUCCEEDED, EVENT];
+        Fencing: Kind::EndsWithin(HOUR),
+            "The host is off. The controller moves away what ran on the node.",
+            on: [SUCCEEDED, EVENT];
+        PowerOn: Kind::EndsWithin(HOUR),
+            "The controller allows the host to be switched on.",
+            "Wait. If it lasts, see whether any program switches the host, or holds it off.",
+            on: [SUCCEEDED, EVENT],
+            more: "As a warning: no program read the power of the host in time, so the controller left its node alone. See the `status.lastUpdated` and the error of the host.";
+        Recovering: Kind::Waits,
+            "The host is on. The controller waits for the node.",
+            "Wait. If it lasts, see the console of the host, and its kubelet.",
+            on: [SUCCEEDED];
+        NodeUnseen: Kind::EndsWithin(HOUR),
+            "The host is on and the workload cluster does not answer. The controller decides nothing until it does.",
+            "Make the API server of the workload cluster reachable from the controller.",
+            on: [SUCCEEDED], see: "runbooks/FerriteRemediationWorkloadUnreachable.md";
+        Recovered: Kind::Rests,
+            "The node is ready again.",
+            "Nothing.",
+            on: [SUCCEEDED, EVENT, HISTORY],
+            more: "In the condition: the request is complete. It exists only because of another program's finalizer, or because its Machine is being deleted.";
+        PowerOffTimedOut: Kind::EndsWithin(HOUR),
+            "The host was not off in time.",
+            "See whether any program switches the host. If it only takes its time, raise `--power-off-timeout`.",
+            on: [HISTORY, EVENT],
+            more: "See what `bmo-reboot` (condition `Rebooting`) or the bare metal operator says. See whether the host's `status.lastUpdated` is recent, and whether its BMC answers.";
+        PowerOnTimedOut: Kind::EndsWithin(HOUR),
+            "The host was not on in time.",
+            "See whether any program switches the host, or holds it off. If it only takes its time, raise `--power-on-timeout`.",
+            on: [HISTORY, EVENT],
+            more: "See what `bmo-reboot` (condition `Rebooting`) or the bare metal operator says. See whether a reboot annotation holds the host off, or `spec.online` is false. See whether its `status.lastUpdated` is recent, and whether its BMC answers.";
+        NotRecovered: Kind::EndsWithin(HOUR),
+            "The host was on and its node was not ready in time.",
+            "See the console of the host, and its kubelet. If it only takes its time, raise `spec.strategy.timeout`.",
+            on: [HISTORY, EVENT];
+        StillUnhealthy: Kind::EndsWithin(HOUR),
+            "The node was ready, and the health check still calls the machine unhealthy. A reboot may not cure it.",
+            "Read the condition HealthCheckSucceeded of the Machine: it shows the complaint.",
+            on: [HISTORY, EVENT];
+        Exhausted: Kind::EndsWithin(HOURS),
+            "All attempts have failed. The owner replaces the Machine, or the Machine is deleted. The last entry of the history has the cause in words.",
+            "Repair the host, then remove both unhealthy annotations and set `spec.online` to true.",
+            on: [SUCCEEDED, HISTORY, EVENT],
+            more: "Nothing is to be done for the Machine. If it should stay, also delete the request. The host is off, with four exceptions: a control plane's host, `--switch-off-exhausted=false`, `spec.disablePowerOff`, and a host whose Metal3Machine CAPM3's own controller has.",
+            see: "runbooks/FerriteRemediationExhausted.md";
+        Withdrawn: Kind::EndsWithin(HOUR),
+            "The request was withdrawn, and the controller has undone its changes. Or the label of the watch filter was removed.",
+            "Nothing, unless the label of the watch filter was removed.",
+            on: [SUCCEEDED, EVENT],
+            more: "In the condition: the request exists only because of another program's finalizer, or because its Machine is being deleted. If the message says that the label of the watch filter is gone, no instance carries the request out: restore the label, or delete the request. As a warning on a host alone: a deleted request held the host, which may be switched on now.";
+        MachineGone: Kind::Waits,
+            "The Machine is deleted or being deleted, and the controller has undone its changes.",
+            "Nothing.",
+            on: [SUCCEEDED, EVENT],
+            more: "The request exists only because of another program's finalizer, or because its Machine is being deleted.";
+        Undoing: Kind::Waits,
+            "The controller undoes its changes and has to wait for something. The message names it.",
+            "Wait.",
+            on: [SUCCEEDED, EVENT],
+            more: "If the message names `HostOffline`, set `spec.online` of the host to `true` when the host may be on. As a warning event, the message says what may remain.";
+        NodeLeft: Kind::EndsWithin(HOUR),
+            "A request is gone. Its node, which did not answer at that time, may still be out of service.",
+            "Make the API server of the workload cluster reachable from the controller, or remove the taint.",
+            on: [METRIC], see: "runbooks/FerriteRemediationRequestsWait.md";
+        Failed: Kind::Rests,
+            "All attempts have failed, and the controller may not have the Machine replaced: it has no owner. It is a control plane's, or `--delete-unowned` is false.",
+            "Repair the host as after Exhausted, and delete the Machine.",
+            on: [SUCCEEDED, HISTORY, EVENT], see: "runbooks/FerriteRemediationExhausted.md";
+        Refused: Kind::EndsWithin(HOUR),
+            "The API server or a webhook refuses a write. In the condition: it refused the first write of the request.",
+            "Allow what the message names: a permission, a webhook.",
+            on: [SUCCEEDED, EVENT],
+            more: "The controller retries at least every half minute, and writes one event an hour. On a host or a Machine alone: the request is gone. The host stays off, or the Machine's condition stays, until the write is allowed.";
+        Contested: Kind::Waits,
+            "Another controller writes the status of the request.",
+            "Correct capm3.account of the chart.",
+            on: [EVENT], see: "controllers/remediation.md#from-capm3s-remediation-without-touching-a-machinehealthcheck";
     }
 }
 
