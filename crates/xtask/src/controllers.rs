@@ -2,7 +2,7 @@
 
 use clap::CommandFactory;
 use controller_kit::crd::Needed;
-use controller_kit::engine;
+use controller_kit::engine::{self, Reason, reasons::About};
 use kube::runtime::reflector;
 use prometheus::Registry;
 
@@ -14,6 +14,8 @@ pub(crate) struct Controller {
     pub(crate) command: fn() -> clap::Command,
     /// Registers its own metrics, all series of them.
     pub(crate) metrics: fn(&Registry) -> Result<(), prometheus::Error>,
+    /// Its reasons; those with a place are explained on a page.
+    pub(crate) reasons: fn() -> Vec<&'static About>,
     /// Its rules in their order, and why they stand there; none where they are no list yet.
     pub(crate) rules: fn() -> Vec<(&'static str, &'static str)>,
     /// Which of them decides.
@@ -32,6 +34,10 @@ pub(crate) fn find(name: &str) -> Option<&'static Controller> {
 const FIRST: &str = "The first that has something to say decides, in this order:";
 const EACH: &str = "Each adds what it has to say, in this order:";
 
+fn abouts<R: Reason>() -> Vec<&'static About> {
+    R::ALL.iter().map(|it| it.about()).collect()
+}
+
 /// Those that are installed as pods: all but the sample.
 pub(crate) const PODS: [&str; 5] =
     ["bmo-reboot", "capm3-reuse", "clusterpool-inventory", "host-discovery", "remediation"];
@@ -46,6 +52,7 @@ pub(crate) const ALL: &[Controller] = &[
             bmo_reboot::metrics::Metrics::new(registry, hosts)?;
             engine::register::<bmo_reboot::reason::Reason>("bmo-reboot", registry)
         },
+        reasons: abouts::<bmo_reboot::reason::Reason>,
         rules: bmo_reboot::decide::rules,
         deciding: FIRST,
         needed: bmo_reboot::settings::needed,
@@ -58,6 +65,7 @@ pub(crate) const ALL: &[Controller] = &[
             capm3_reuse::metrics::Metrics::new(registry)?;
             engine::register::<capm3_reuse::reason::Reason>("capm3-reuse", registry)
         },
+        reasons: abouts::<capm3_reuse::reason::Reason>,
         rules: capm3_reuse::decide::rules,
         deciding: FIRST,
         needed: capm3_reuse::settings::needed,
@@ -73,6 +81,10 @@ pub(crate) const ALL: &[Controller] = &[
                 registry,
             )
         },
+        reasons: || {
+            use clusterpool_inventory::reason::{Notice, Pass, Reason};
+            [abouts::<Notice>(), abouts::<Reason>(), abouts::<Pass>()].concat()
+        },
         rules: clusterpool_inventory::decide::rules,
         deciding: EACH,
         needed: clusterpool_inventory::settings::needed,
@@ -84,6 +96,10 @@ pub(crate) const ALL: &[Controller] = &[
         metrics: |registry| {
             host_discovery::metrics::Metrics::new(registry)?;
             engine::register::<host_discovery::reason::Pass>("host-discovery", registry)
+        },
+        reasons: || {
+            use host_discovery::reason::{Notice, Pass, Reason};
+            [abouts::<Notice>(), abouts::<Reason>(), abouts::<Pass>()].concat()
         },
         rules: Vec::new,
         deciding: FIRST,
@@ -97,6 +113,7 @@ pub(crate) const ALL: &[Controller] = &[
             remediation::metrics::Metrics::new(registry)?;
             engine::register::<remediation::reason::Reason>("remediation", registry)
         },
+        reasons: abouts::<remediation::reason::Reason>,
         rules: remediation::decide::rules,
         deciding: FIRST,
         needed: remediation::settings::needed,
@@ -106,6 +123,7 @@ pub(crate) const ALL: &[Controller] = &[
         name: "sample",
         command: sample::settings::Cli::command,
         metrics: |registry| engine::register::<sample::reason::Reason>("sample", registry),
+        reasons: abouts::<sample::reason::Reason>,
         rules: Vec::new,
         deciding: FIRST,
         needed: Vec::new,

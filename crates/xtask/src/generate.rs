@@ -11,10 +11,10 @@ use bench::chart;
 use kube::ResourceExt;
 
 use crate::controllers::PODS;
-use crate::{chart_readme, reference, root, tidy};
+use crate::{chart_readme, reasons, reference, root, tidy};
 
 /// In these folders everything is generated: what nobody makes any more goes.
-const FOLDERS: &[&str] = &["deploy/crds", "deploy/manifests", "docs/reference"];
+const FOLDERS: &[&str] = &["deploy/crds", "deploy/manifests", "docs/reasons", "docs/reference"];
 
 const HEADER: &str =
     "# Made by `cargo xtask crdgen`. Change what it is made from, not this file.\n";
@@ -118,6 +118,9 @@ fn of_everything_else() -> anyhow::Result<Files> {
             let text = manifest(&name, &folder)?;
             files.insert(Path::new("deploy/manifests").join(format!("{name}.yaml")), text);
         }
+    }
+    for (name, text) in reasons::pages()? {
+        files.insert(Path::new("docs/reasons").join(name), text);
     }
     for (name, text) in reference::pages()? {
         files.insert(Path::new("docs/reference").join(name), text);

@@ -15,6 +15,7 @@ mod measure;
 mod model;
 mod objects;
 mod program;
+mod reasons;
 mod reference;
 mod test;
 mod tidy;
@@ -77,7 +78,8 @@ enum Task {
         #[arg(long, default_value = "1800")]
         seconds: u64,
     },
-    /// Makes CRDs, manifests, the values' schemas, charts' READMEs and the reference anew from what they are made from.
+    /// Makes CRDs, manifests, the values' schemas, charts' READMEs, the reference and the pages of reasons anew from what they
+    /// are made from.
     Crdgen,
     /// Makes the images of the controllers, or of one, without a container engine: archives of an OCI layout.
     Image {

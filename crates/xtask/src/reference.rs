@@ -57,7 +57,7 @@ pub(crate) fn pages() -> anyhow::Result<BTreeMap<String, String>> {
         let page = format!("{}.md", controller.name);
         let _ = writeln!(
             index,
-            "* [{}]({page}): commands, flags, metrics, permissions",
+            "* [{0}]({page}): commands, flags, metrics, permissions; [reasons](../reasons/{page})",
             controller.name
         );
         pages.insert(page, controller_page(controller)?);
