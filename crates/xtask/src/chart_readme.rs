@@ -42,7 +42,7 @@ pub(crate) fn page(controller: &str) -> anyhow::Result<String> {
     let mut text = format!("# {controller}\n\n{NOTE}\n{}\n\n", chart.description);
     let _ = writeln!(
         text,
-        "With [an image of yours](../../docs/operations.md#images):\n\n```console\n{}\n```\n",
+        "With [an image of yours](../../docs/ops/install.md#images):\n\n```console\n{}\n```\n",
         install(controller, &imports)
     );
     text.push_str(&crds(controller)?);
@@ -50,7 +50,8 @@ pub(crate) fn page(controller: &str) -> anyhow::Result<String> {
         text,
         "* [What it does](../../docs/controllers/{controller}.md), what it needs, and what has to be done first\n\
          * [Its flags, metrics and permissions](../../docs/reference/{controller}.md)\n\
-         * [Operating](../../docs/operations.md): images, health, why something waits, upgrades\n"
+         * [Its reasons](../../docs/reasons/{controller}.md): what a condition or an event means, and what to do\n\
+         * [Operating](../../docs/ops/README.md): install, health, why something waits, upgrade\n"
     );
     text.push_str("## Values\n\n| value | default | |\n|---|---|---|\n");
     for value in values_of(controller, &imports)? {
