@@ -19,11 +19,8 @@ const INVENTORY: Location = Location::new(
 const CAPACITY: Location = Location::new(
     "ClusterPool",
     "condition `CapacityAvailable`",
-    "Whether another cluster fits. When `maxConcurrent` is reached, the message names the clusters that hold up others. A cluster \
-     that Hive cannot take down (Hive reports it, or three hours have passed) does not count there; of several, all but one do. \
-     The message also names clusters that need a person. Some have not begun to install for `--namespace-grace`: after you correct \
-     the template, delete them. Some have a claim that is gone or has another cluster: give them back by hand. Some should go and \
-     have the annotation `hive.openshift.io/protected-delete`.",
+    "Whether the pool gets the clusters that it lacks by itself. It is False while the pool waits for a person or a limit. The reason \
+     is the gravest cause, and the message has a sentence for each.",
 );
 const CURRENT: Location = Location::new(
     "ClusterPool",
@@ -133,19 +130,36 @@ reasons! {
         Missing: Kind::Waits,
             "An object that the pool refers to does not exist, cannot be read or cannot be used. No cluster is made meanwhile; everything else goes on.",
             "Create what the message names, or correct the name. If a platform cannot be used, use another one.",
-            on: [MISSING],
+            on: [MISSING, CAPACITY],
             more: "The same holds for a required secret that is not named (Azure, OpenStack, vSphere), and for an unusable platform (IBM Cloud). Without an inventory it holds for a template that cannot be installed.",
             see: "runbooks/FerriteClusterpoolInventoryPoolLacks.md";
-        Available: Kind::Rests, "Another cluster fits under `spec.maxSize`, and an entry is free for it.", on: [CAPACITY];
+        Available: Kind::Rests, "The pool has its size, or what is under way ends by itself.", on: [CAPACITY];
         MaxCapacity: Kind::Waits,
             "The pool has as many clusters as `spec.maxSize` allows.",
             "Raise `spec.maxSize`, or delete unused claims.",
             on: [CAPACITY];
         NoFreeEntry: Kind::Waits,
-            "No listed entry is free. Claimed clusters keep theirs, and so do clusters that Hive cannot take down.",
-            "Add entries, delete unused claims, or help Hive with the clusters that it cannot take down.",
+            "Fewer entries are free or usable than the size needs. Claimed clusters keep theirs, and so do clusters that Hive cannot take down.",
+            "Add or correct entries, delete unused claims, or help Hive with the clusters that it cannot take down.",
             on: [CAPACITY],
             more: "Where too few clusters exist, the message names the clusters on their way out that still keep an entry.";
+        NotBegun: Kind::Waits,
+            "Hive has not begun to install these clusters. What is wrong in the template stays wrong in them.",
+            "Correct what Hive says of the ClusterDeployments that the message names. Then delete those that do not begin.",
+            on: [CAPACITY];
+        MaxConcurrent: Kind::Waits,
+            "As many clusters as `spec.maxConcurrent` allows are being installed or removed.",
+            "Wait if the message names clusters at work. Otherwise raise `spec.maxConcurrent`, or help Hive with them.",
+            on: [CAPACITY],
+            more: "A cluster that Hive cannot take down (Hive reports it, or three hours have passed) does not count. Of several, all but one do.";
+        ProtectedClusters: Kind::Waits,
+            "Clusters are to be removed and have the annotation `hive.openshift.io/protected-delete`.",
+            "Remove the annotation from the clusters that the message names.",
+            on: [CAPACITY];
+        UnownedClusters: Kind::Waits,
+            "The claims of these clusters are gone, or have another cluster. Somebody may still use them.",
+            "Annotate those that nobody uses with `hive.openshift.io/remove-cluster-from-pool=true`.",
+            on: [CAPACITY];
         Valid: Kind::Rests, "Enough entries can be used for the size.", on: [INVENTORY];
         Invalid: Kind::Waits,
             "An entry is broken, missing or in two clusters, or its patches could not be applied once its cluster is gone.",
@@ -158,11 +172,11 @@ reasons! {
         Unreadable: Kind::Waits,
             "`spec.inventory` is no inventory. Until it is corrected no cluster is made or removed.",
             "Correct `spec.inventory` as the message says.",
-            on: [INVENTORY];
+            on: [INVENTORY, CAPACITY];
         Empty: Kind::Waits,
             "`spec.inventory` lists no entry. Until it does no cluster is made or removed.",
             "List entries in `spec.inventory`, or remove it.",
-            on: [INVENTORY];
+            on: [INVENTORY, CAPACITY];
         ClusterDeploymentsCurrent: Kind::Rests,
             "Every unclaimed cluster is made from the present pool and entries.",
             on: [CURRENT];
@@ -190,7 +204,7 @@ reasons! {
         Refused: Kind::Waits,
             "The API server or a webhook refuses a write, or the patches do not fit the cluster's own name, or another owner has a cluster of that name.",
             "Allow or correct what the message names: a quota, a permission, a webhook, the patches.",
-            on: [EVENT],
+            on: [EVENT, CAPACITY],
             more: "If the message says that the cluster gets another name, nothing is to be done. The controller retries at least every five minutes, and writes one event an hour.";
         PatchAdjusted: Kind::Rests,
             "The controller changed the meaning of a patch: a path got its leading slash, replace added a missing key, or a value became text.",

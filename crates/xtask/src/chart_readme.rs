@@ -50,7 +50,7 @@ pub(crate) fn page(controller: &str) -> anyhow::Result<String> {
         text,
         "* [What it does](../../docs/controllers/{controller}.md), what it needs, and what has to be done first\n\
          * [Its flags, metrics and permissions](../../docs/reference/{controller}.md)\n\
-         * [Its reasons](../../docs/reasons/{controller}.md): what a condition or an event means, and what to do\n\
+         * [Its reasons](../../docs/reference/reasons/{controller}.md): what a condition or an event means, and what to do\n\
          * [Operating](../../docs/ops/README.md): install, health, why something waits, upgrade\n"
     );
     text.push_str("## Values\n\n| value | default | |\n|---|---|---|\n");

@@ -14,7 +14,8 @@ use crate::controllers::PODS;
 use crate::{chart_readme, reasons, reference, root, tidy};
 
 /// In these folders everything is generated: what nobody makes any more goes.
-const FOLDERS: &[&str] = &["deploy/crds", "deploy/manifests", "docs/reasons", "docs/reference"];
+const FOLDERS: &[&str] =
+    &["deploy/crds", "deploy/manifests", "docs/reference/reasons", "docs/reference"];
 
 const HEADER: &str =
     "# Made by `cargo xtask crdgen`. Change what it is made from, not this file.\n";
@@ -83,7 +84,7 @@ fn strays(files: &Files) -> Vec<PathBuf> {
         let entries = fs::read_dir(root().join(folder)).into_iter().flatten().flatten();
         entries.map(move |entry| Path::new(folder).join(entry.file_name()))
     });
-    there.filter(|path| !files.contains_key(path)).collect()
+    there.filter(|path| root().join(path).is_file() && !files.contains_key(path)).collect()
 }
 
 /// The charts' parts: values' schema and README of each, and our CRDs in the one chart that ships them.
@@ -120,7 +121,7 @@ fn of_everything_else() -> anyhow::Result<Files> {
         }
     }
     for (name, text) in reasons::pages()? {
-        files.insert(Path::new("docs/reasons").join(name), text);
+        files.insert(Path::new("docs/reference/reasons").join(name), text);
     }
     for (name, text) in reference::pages()? {
         files.insert(Path::new("docs/reference").join(name), text);

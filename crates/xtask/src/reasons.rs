@@ -1,4 +1,4 @@
-//! The pages of `docs/reasons`: each reason that a person reads on an object, from the tables of the controllers.
+//! The pages of `docs/reference/reasons`: each reason that a person reads on an object, from the tables of the controllers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -13,7 +13,7 @@ const EVENT: &str = "event";
 
 const NOTE: &str = "Made from the code by `cargo xtask crdgen`.\n\n\
     The message beside a reason names objects and facts. The event `Undecodable` is a warning about an object that the \
-    controller cannot read: [correct the field that it names](../runbooks/FerriteUndecodableObjects.md).\n";
+    controller cannot read: [correct the field that it names](../../runbooks/FerriteUndecodableObjects.md).\n";
 
 /// Names of the pages and their text.
 ///
@@ -79,7 +79,7 @@ fn section(reason: &About) -> String {
         (false, false) => _ = write!(text, "\n**Do:** {}\n\n{more}\n", sentence(action)),
     }
     if !see.is_empty() {
-        let _ = write!(text, "\nSee [{}](../{see}).\n", title(see));
+        let _ = write!(text, "\nSee [{}](../../{see}).\n", title(see));
     }
     text
 }
@@ -149,7 +149,7 @@ mod tests {
             "## Door: event\n\nNews.\n\n[Jammed](#jammed), [Opened](#opened)\n",
             "### Jammed\n\nDoor, condition `Open`; Door, event. Ends within 1 hour, or is overdue.\n\n\
              The door is jammed.\n\n**Do:** Oil it.\n\nPush `hard`.\n\n\
-             See [door: old doors](../controllers/door.md#old-doors).\n",
+             See [door: old doors](../../controllers/door.md#old-doors).\n",
             "### Opened\n\nDoor, event.\n\nThe door is jammed.\n\n**Do:** Nothing.\n",
         ] {
             assert!(text.contains(part), "{part}\nis not in:\n{text}");

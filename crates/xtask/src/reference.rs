@@ -57,7 +57,7 @@ pub(crate) fn pages() -> anyhow::Result<BTreeMap<String, String>> {
         let page = format!("{}.md", controller.name);
         let _ = writeln!(
             index,
-            "* [{0}]({page}): commands, flags, metrics, permissions; [reasons](../reasons/{page})",
+            "* [{0}]({page}): commands, flags, metrics, permissions; [reasons](reasons/{page})",
             controller.name
         );
         pages.insert(page, controller_page(controller)?);

@@ -132,7 +132,7 @@ fn every_reason_in_a_status_has_a_heading_on_its_page() {
         }
         words.extend(said(&conditions).chain(more.iter().copied()));
         assert!(words.len() > 8, "{controller}: {words:?}");
-        let page = root.join("docs/reasons").join(format!("{controller}.md"));
+        let page = root.join("docs/reference/reasons").join(format!("{controller}.md"));
         let page = std::fs::read_to_string(page).unwrap();
         let headings: BTreeSet<&str> =
             page.lines().filter_map(|it| it.strip_prefix("### ")).collect();
