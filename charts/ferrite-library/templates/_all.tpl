@@ -11,6 +11,10 @@
 
 {{/* Combinations that would start two writers, or that cannot work. */}}
 {{- define "ferrite.refuseUnsafe" -}}
+{{- if not .Values.image.repository -}}
+{{- /* A name without a registry is one of Docker Hub's, where a stranger may own it. */ -}}
+{{- fail (printf "image.repository is empty: set it to the registry and the name of your image, such as registry.example.org/%s." (include "ferrite.controller" .)) -}}
+{{- end -}}
 {{- if not .Values.leaderElection.enabled -}}
 {{- if gt (int .Values.replicaCount) 1 -}}
 {{- fail (printf "replicaCount is %d while leaderElection.enabled is false: all replicas would write at the same time. Switch leader election on, or set replicaCount to 1." (int .Values.replicaCount)) -}}

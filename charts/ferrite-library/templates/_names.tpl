@@ -1,4 +1,4 @@
-{{/* The controller's name: of the chart, the binary, and the default image. */}}
+{{/* The controller's name: of the chart and the binary. */}}
 {{- define "ferrite.controller" -}}
 {{- .Chart.Name -}}
 {{- end -}}
@@ -43,11 +43,10 @@
 {{- end -}}
 
 {{- define "ferrite.image" -}}
-{{- $repository := default (printf "ferrite/%s" (include "ferrite.controller" .)) .Values.image.repository -}}
 {{- if .Values.image.digest -}}
-{{- printf "%s@%s" $repository .Values.image.digest -}}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
 {{- else -}}
-{{- printf "%s:%s" $repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
 {{- end -}}
 {{- end -}}
 

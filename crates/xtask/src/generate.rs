@@ -2,6 +2,7 @@
 //! made anew after the last change.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,7 @@ use bench::chart;
 use kube::ResourceExt;
 
 use crate::controllers::PODS;
-use crate::{chart_readme, reasons, reference, root, tidy};
+use crate::{chart_readme, reasons, reference, root};
 
 /// In these folders everything is generated: what nobody makes any more goes.
 const FOLDERS: &[&str] =
@@ -19,6 +20,9 @@ const FOLDERS: &[&str] =
 
 const HEADER: &str =
     "# Made by `cargo xtask crdgen`. Change what it is made from, not this file.\n";
+
+/// Registry of the manifests' images: `.invalid` names no host, so nothing is pulled until a reader names a registry.
+const NO_REGISTRY: &str = "image-not-set.invalid";
 
 /// Paths below the checkout, and what is to stand there.
 type Files = BTreeMap<PathBuf, String>;
@@ -112,14 +116,12 @@ fn of_everything_else() -> anyhow::Result<Files> {
     for (_, name, text) in crds()? {
         files.insert(Path::new("deploy/crds").join(name), text);
     }
-    for controller in tidy::controllers(root()) {
-        let name = controller.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let folder = root().join("charts").join(&name);
-        if folder.join("Chart.yaml").exists() {
-            let text = manifest(&name, &folder)?;
-            files.insert(Path::new("deploy/manifests").join(format!("{name}.yaml")), text);
-        }
+    let manifests = Path::new("deploy/manifests");
+    for name in PODS {
+        let text = manifest(name, &chart::dir(name))?;
+        files.insert(manifests.join(format!("{name}.yaml")), text);
     }
+    files.insert(manifests.join("kustomization.yaml"), kustomization());
     for (name, text) in reasons::pages()? {
         files.insert(Path::new("docs/reference/reasons").join(name), text);
     }
@@ -157,6 +159,7 @@ fn manifest(name: &str, chart: &Path) -> anyhow::Result<String> {
     let home = RunDir::new("helm")?;
     let mut helm = chart::helm(home.path())?;
     helm.args(["template", name, "--namespace", "ferrite-system", "--skip-tests"]);
+    helm.args(["--set", &format!("image.repository={NO_REGISTRY}/{name}")]);
     let values = root().join("deploy/values").join(format!("{name}.yaml"));
     if values.exists() {
         helm.arg("--values").arg(values);
@@ -164,9 +167,51 @@ fn manifest(name: &str, chart: &Path) -> anyhow::Result<String> {
     Ok(format!("{HEADER}{}", cache::run(helm.arg(chart))?))
 }
 
+/// What `kubectl apply --kustomize` takes: every manifest, and where its image is to be named.
+fn kustomization() -> String {
+    let mut text = format!(
+        "{HEADER}\
+         # In a copy, leave out what you do not install, and set newName to the registry and the name of your image.\n\
+         apiVersion: kustomize.config.k8s.io/v1beta1\n\
+         kind: Kustomization\n\
+         resources:\n"
+    );
+    for name in PODS {
+        let _ = writeln!(text, "  - {name}.yaml");
+    }
+    text.push_str("images:\n");
+    for name in PODS {
+        let image = format!("{NO_REGISTRY}/{name}");
+        let version = env!("CARGO_PKG_VERSION");
+        let _ = writeln!(text, "  - name: {image}\n    newName: {image}\n    newTag: {version}");
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
+
+    #[test]
+    fn every_image_of_a_manifest_is_named_in_the_kustomization() {
+        let kustomization: Value = serde_saphyr::from_str(&kustomization()).unwrap();
+        let images = kustomization["images"].as_array().unwrap();
+        for (controller, image) in PODS.iter().zip(images) {
+            let file = format!("{controller}.yaml");
+            assert!(kustomization["resources"].as_array().unwrap().contains(&file.into()));
+            let named = format!(
+                "image: {}:{}",
+                image["name"].as_str().unwrap(),
+                image["newTag"].as_str().unwrap()
+            );
+            let text = manifest(controller, &chart::dir(controller)).unwrap();
+            let mut found = text.lines().map(str::trim).filter(|it| it.starts_with("image: "));
+            assert!(found.clone().count() > 0, "{controller} runs no image");
+            assert!(found.all(|it| it == named), "{controller}: not all are {named}");
+        }
+    }
 
     #[test]
     fn a_manifest_holds_what_the_chart_makes() {

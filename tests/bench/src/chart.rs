@@ -11,10 +11,10 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams, ValidationDi
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
 use kube::{Client, Config};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::control_plane::ControlPlane;
-use crate::{cache, go};
+use crate::{cache, go, image};
 
 /// Kinds that say who may do what.
 const PERMISSIONS: [&str; 5] =
@@ -45,6 +45,7 @@ pub fn helm(home: &Path) -> anyhow::Result<Command> {
 }
 
 /// The objects of a chart, hooks and tests included, as `helm template` makes them. `chart` is a folder or a package.
+/// Where the values name no image, it is the bench's own.
 ///
 /// # Errors
 /// When helm refuses the values; the message is helm's own.
@@ -55,14 +56,15 @@ pub fn render(
     values: &Value,
 ) -> anyhow::Result<Vec<Value>> {
     let home = tempfile::tempdir()?;
-    let file = home.path().join("values.json");
-    std::fs::write(&file, values.to_string())?;
-    let text = cache::run(
-        helm(home.path())?
-            .args(["template", release, "--namespace", namespace, "--values"])
-            .arg(file)
-            .arg(chart),
-    )?;
+    let image = json!({"image": {"repository": image::repository("bench")}});
+    let mut helm = helm(home.path())?;
+    helm.args(["template", release, "--namespace", namespace]);
+    for (name, values) in [("image.json", &image), ("values.json", values)] {
+        let file = home.path().join(name);
+        std::fs::write(&file, values.to_string())?;
+        helm.arg("--values").arg(file);
+    }
+    let text = cache::run(helm.arg(chart))?;
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text)
         .with_context(|| format!("helm made no valid YAML of {}", chart.display()))?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
@@ -232,8 +234,6 @@ pub async fn service_account_client(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

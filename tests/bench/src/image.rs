@@ -90,8 +90,7 @@ impl Image {
             ("revision", revision.to_owned()),
         ];
         Ok(Self {
-            // As a runtime completes the name that stands in the chart.
-            reference: format!("docker.io/ferrite/{controller}:{version}"),
+            reference: format!("{}:{version}", repository(controller)),
             entrypoint: "/controller",
             port: Some(8080),
             labels: labels.into_iter().map(|(name, value)| (label(name), value)).collect(),
@@ -180,6 +179,12 @@ impl Image {
             program: self.program.clone(),
         })
     }
+}
+
+/// `image.repository` for an image that is made here. No registry has this name, so it is the same on every machine and
+/// a node that has no such image pulls nobody else's.
+pub fn repository(controller: &str) -> String {
+    format!("localhost/ferrite/{controller}")
 }
 
 /// Builds controllers and writes their images to `images/` beside the programs.

@@ -218,6 +218,25 @@ fn the_common_values_of_a_chart_are_those_of_the_library() {
 }
 
 #[test]
+fn an_image_without_a_registry_is_refused() {
+    let digest = format!("sha256:{}", "0".repeat(64));
+    for values in [
+        json!({"image": {"repository": ""}}),
+        json!({"image": {"repository": "", "tag": "1.0.0"}}),
+        json!({"image": {"repository": "", "digest": digest}}),
+    ] {
+        let error = render(&values).expect_err(&values.to_string()).to_string();
+        let wanted = "image.repository is empty: set it to the registry and the name of your image, such as registry.example.org/sample.";
+        assert!(error.contains(wanted), "{error}");
+    }
+    let named = json!({"image": {"repository": "registry.example.org/sample", "tag": "1.0.0"}});
+    for pod in pods(&render(&named).unwrap()) {
+        let image = &pod["spec"]["containers"][0]["image"];
+        assert_eq!(image, "registry.example.org/sample:1.0.0");
+    }
+}
+
+#[test]
 fn two_writers_are_refused() {
     for values in [
         json!({"replicaCount": 2, "leaderElection": {"enabled": false}}),

@@ -56,13 +56,14 @@ impl Cluster {
         Self { node, plane, client, ironic, home: cache::RunDir::new("helm").unwrap() }
     }
 
-    /// A helm command for this cluster; with it goes where Ironic is, if the chart asks for that.
+    /// A helm command for this cluster; with it go the image, and where Ironic is, if the chart asks for that.
     fn helm(&self, verb: &str, controller: &str) -> Command {
         let mut helm = chart::helm(self.home.path()).unwrap();
         helm.args([verb, controller, "--namespace", NAMESPACE, "--timeout", "180s"]);
         helm.arg("--kubeconfig").arg(self.plane.dir().join("admin.kubeconfig"));
         if verb != "test" {
             helm.arg(chart::dir(controller)).arg("--wait");
+            helm.args(["--set", &format!("image.repository={}", image::repository(controller))]);
             if OF_IRONIC.contains(&controller) {
                 let port = self.ironic.endpoint.rsplit(':').next().unwrap();
                 helm.args(["--set", &format!("ironic.endpoint=http://{}:{port}", Node::ADDRESS)]);

@@ -181,8 +181,7 @@ impl Cluster {
 
     /// Upgrades a controller and takes it back, and waits until both pods have gone.
     async fn upgrade_and_back(&self, controller: &str, values: &[&str], gone: &Gone) {
-        // Without any value helm takes those of the release before.
-        for more in [&["--set", "image.tag=next"][..], &["--reset-values"]] {
+        for more in [&["--set", "image.tag=next"][..], &[]] {
             let mut upgrade = self.helm("upgrade", controller);
             upgrade.args(values).args(more);
             self.run(upgrade, controller).await;
