@@ -53,10 +53,12 @@ spec:
     - name: ferrite-{{ include "ferrite.controller" . }}
       rules:
         {{- $release := dict "controller" (include "ferrite.controller" .) "namespace" (include "ferrite.namespace" .) "service" (include "ferrite.fullname" .) }}
-        {{- range include "ferrite.alerts" . | fromYamlArray }}
+        {{- range $alert := include "ferrite.alerts" . | fromYamlArray }}
         {{- $labels := merge (dict) $release (default dict .labels) }}
-        {{- $runbook := printf "%s/%s.md" (trimSuffix "/" $.Values.prometheusRule.runbookUrl) .alert }}
-        {{- $annotations := merge (dict "runbook_url" $runbook) (default dict .annotations) }}
+        {{- $annotations := default dict .annotations }}
+        {{- with $.Values.prometheusRule.runbookUrl }}
+        {{- $_ := set $annotations "runbook_url" (printf "%s/%s.md" (trimSuffix "/" .) $alert.alert) }}
+        {{- end }}
         - {{ merge (dict "labels" $labels "annotations" $annotations) . | toYaml | nindent 10 | trim }}
         {{- end }}
 {{- end }}
@@ -64,8 +66,9 @@ spec:
 
 {{/*
 The alerts of every controller, then those of files/alerts.yaml of its chart: a list of Prometheus rules, in which
-$(selector) stands for the labels of this release and $(leader), behind a series, picks that of the pod that leads. Added to all are `runbook_url` and the labels that tell releases apart, as
-most expressions drop them: `controller`, `namespace` and `service`.
+$(selector) stands for the labels of this release and $(leader), behind a series, picks that of the pod that leads. Added
+to all are `runbook_url`, if the values say where the runbooks are, and the labels that tell releases apart, as most
+expressions drop them: `controller`, `namespace` and `service`.
 */}}
 {{- define "ferrite.alerts" -}}
 {{- $selector := include "ferrite.selector" . }}

@@ -79,12 +79,9 @@ impl Image {
             let path = AUTHORITIES.trim_start_matches('/');
             entries.push(Entry { path, mode: 0o644, content });
         }
-        let source = "https://github.com/metal3-io/ferrite";
         let labels = [
             ("title", format!("ferrite/{controller}")),
             ("description", "A Kubernetes controller for bare-metal hosts".to_owned()),
-            ("source", source.to_owned()),
-            ("documentation", format!("{source}/blob/main/docs/controllers/{controller}.md")),
             ("licenses", "Apache-2.0".to_owned()),
             ("version", version.to_owned()),
             ("revision", revision.to_owned()),
@@ -217,8 +214,6 @@ fn label(name: &str) -> &'static str {
     match name {
         "title" => "org.opencontainers.image.title",
         "description" => "org.opencontainers.image.description",
-        "source" => "org.opencontainers.image.source",
-        "documentation" => "org.opencontainers.image.documentation",
         "licenses" => "org.opencontainers.image.licenses",
         "version" => "org.opencontainers.image.version",
         _ => "org.opencontainers.image.revision",

@@ -449,14 +449,15 @@ fn settings_become_flags_as_they_are_written() {
 #[test]
 fn the_alerts_are_valid_and_fire_when_they_should() {
     let folder = RunDir::new("chart").unwrap();
-    let values = json!({"prometheusRule": {"enabled": true}});
+    let runbooks = "https://example.org/runbooks/";
+    let values = json!({"prometheusRule": {"enabled": true, "runbookUrl": runbooks}});
     let objects = chart::render(&with_all_files(folder.path()), "test", "test", &values).unwrap();
     let spec = &chart::find(&objects, "PrometheusRule").unwrap()["spec"];
     let alerts = spec["groups"][0]["rules"].as_array().unwrap();
     for alert in alerts {
         let name = alert["alert"].as_str().unwrap();
-        let runbook = alert["annotations"]["runbook_url"].as_str().unwrap();
-        assert!(runbook.ends_with(&format!("/{name}.md")), "{name}: {runbook}");
+        let runbook = &alert["annotations"]["runbook_url"];
+        assert_eq!(runbook, &format!("{runbooks}{name}.md"), "{name}");
         // Most expressions drop what tells two releases apart.
         let release = ["controller", "namespace", "service"].map(|it| &alert["labels"][it]);
         assert_eq!(release, ["sample", "test", "test-sample"], "{name}");
@@ -558,6 +559,16 @@ fn the_alerts_are_valid_and_fire_when_they_should() {
             "{}",
             String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout)
         );
+    }
+}
+
+#[test]
+fn an_alert_without_runbooks_has_no_link_to_one() {
+    let objects = render(&json!({"prometheusRule": {"enabled": true}})).unwrap();
+    let alerts = &chart::find(&objects, "PrometheusRule").unwrap()["spec"]["groups"][0]["rules"];
+    for alert in alerts.as_array().unwrap() {
+        assert!(alert["annotations"]["summary"].is_string(), "{alert}");
+        assert!(alert["annotations"].get("runbook_url").is_none(), "{alert}");
     }
 }
 
