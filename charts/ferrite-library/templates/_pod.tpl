@@ -77,7 +77,8 @@ ironic-client-cert: {secret: {{ . }}, path: /opt/metal3/certs/client}
 - name: {{ $name }}
   secret:
     secretName: {{ $it.secret }}
-    defaultMode: 0440
+    # 0444, for everybody in the pod: which user that is, the cluster decides.
+    defaultMode: 292
 {{- end }}
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}

@@ -330,6 +330,31 @@ async fn its_pods_pass_the_restricted_pod_security_standard() {
     }
 }
 
+/// `OpenShift` refuses a pod that names a user, a group or a volumes' group of its own.
+#[test]
+fn its_pods_run_as_whatever_user_the_cluster_sets() {
+    let secrets = json!({
+        "endpoint": "https://ironic:6385", "credentialsSecret": "a", "caSecret": "b", "clientCertSecret": "c",
+    });
+    let values = json!({"ironic": secrets});
+    let objects = chart::render(&chart::dir("bmo-reboot"), "test", "test", &values).unwrap();
+    let mut volumes = 0;
+    for pod in pods(&objects) {
+        let spec = &pod["spec"];
+        assert_eq!(spec["securityContext"]["runAsNonRoot"], true);
+        for context in [&spec["securityContext"], &spec["containers"][0]["securityContext"]] {
+            for fixed in ["runAsUser", "runAsGroup", "fsGroup", "supplementalGroups"] {
+                assert!(context.get(fixed).is_none(), "{fixed} in {context}");
+            }
+        }
+        for volume in spec["volumes"].as_array().into_iter().flatten() {
+            assert_eq!(volume["secret"]["defaultMode"], 0o444, "{volume}");
+            volumes += 1;
+        }
+    }
+    assert_eq!(volumes, 6, "three secrets, of the controller and of its check");
+}
+
 async fn account(namespace: &str, values: &Value) -> Client {
     let plane = shared().await;
     let objects = chart::render(&chart::dir("sample"), namespace, namespace, values).unwrap();

@@ -16,7 +16,7 @@ use bench::ironic::{self, Ironic};
 use bench::node::{self, Node};
 use bench::programs::Profile;
 use bench::skip::skipped;
-use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
+use k8s_openapi::api::core::v1::{Event, Namespace, Pod, Secret};
 use kube::api::{Api, ListParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
@@ -28,6 +28,11 @@ const CONTROLLERS: [&str; 5] =
 
 /// Those that need to be told where Ironic is.
 const OF_IRONIC: [&str; 2] = ["bmo-reboot", "host-discovery"];
+
+/// Runs as `OpenShift` starts it, a user of the namespace's range that no image knows, and has to read a secret as that.
+const OF_A_RANGE: &str = "host-discovery";
+
+const SECRET: &str = "ironic-credentials";
 
 /// A control plane with a node, the CRDs of the neighbours, and a namespace that enforces the restricted Pod Security
 /// Standard.
@@ -52,6 +57,12 @@ impl Cluster {
         }}))
         .unwrap();
         Api::all(client.clone()).create(&PostParams::default(), &restricted).await.unwrap();
+        let secret: Secret = serde_json::from_value(json!({
+            "metadata": {"name": SECRET}, "stringData": {"username": "one", "password": "two"},
+        }))
+        .unwrap();
+        let secrets = Api::namespaced(client.clone(), NAMESPACE);
+        secrets.create(&PostParams::default(), &secret).await.unwrap();
         let node = Node::start(&plane, &[port]).await.unwrap();
         Self { node, plane, client, ironic, home: cache::RunDir::new("helm").unwrap() }
     }
@@ -67,6 +78,10 @@ impl Cluster {
             if OF_IRONIC.contains(&controller) {
                 let port = self.ironic.endpoint.rsplit(':').next().unwrap();
                 helm.args(["--set", &format!("ironic.endpoint=http://{}:{port}", Node::ADDRESS)]);
+            }
+            if controller == OF_A_RANGE {
+                helm.args(["--set", "podSecurityContext.runAsUser=1000680000"]);
+                helm.args(["--set", &format!("ironic.credentialsSecret={SECRET}")]);
             }
         }
         helm
