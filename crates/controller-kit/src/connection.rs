@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use axum::http::{Request, Response};
+use axum::http::header::USER_AGENT;
+use axum::http::{HeaderValue, Request, Response};
 use http_body_util::BodyExt as _;
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client;
@@ -24,9 +25,16 @@ pub type Connections = BoxService<Request<Body>, Response<Box<DynBody>>, BoxErro
 /// the kernel keeps the first request back until the server has acknowledged the end of the handshake, which has no hurry:
 /// 40 ms, and many requests that begin together are as many new connections.
 ///
+/// Each request names the controller, for the audit log. The API server also takes that name, up to the slash, for the field
+/// manager of a write that gives none.
+///
 /// # Errors
 /// When the configuration makes no client.
-pub fn builder(config: Config) -> kube::Result<ClientBuilder<Connections>> {
+pub fn builder(mut config: Config, controller: &str) -> kube::Result<ClientBuilder<Connections>> {
+    let agent = format!("ferrite-{controller}/{}", env!("CARGO_PKG_VERSION"));
+    let agent =
+        HeaderValue::try_from(agent).map_err(|error| kube::Error::HttpError(error.into()))?;
+    config.headers.push((USER_AGENT, agent));
     if let Some(proxy) = config.proxy_url {
         return Err(kube::Error::ProxyProtocolUnsupported { proxy_url: Box::new(proxy) });
     }
@@ -59,6 +67,7 @@ pub fn builder(config: Config) -> kube::Result<ClientBuilder<Connections>> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
     use std::time::Instant;
 
     use super::*;
@@ -76,7 +85,7 @@ mod tests {
         let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = server.local_addr().unwrap();
         let config = Config::new(format!("http://{address}").parse().unwrap());
-        let client = builder(config).unwrap().build();
+        let client = builder(config, "sample").unwrap().build();
         let request = Request::get("/a-watch").body(Vec::new()).unwrap();
         let asking = tokio::spawn(async move { client.request_text(request).await });
         let (_connection, _) = server.accept().await.unwrap();
@@ -87,5 +96,24 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         asking.abort();
+    }
+
+    #[tokio::test]
+    async fn a_request_names_the_controller_and_its_version() {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = server.local_addr().unwrap();
+        let config = Config::new(format!("http://{address}").parse().unwrap());
+        let client = builder(config, "sample").unwrap().build();
+        let head = tokio::task::spawn_blocking(move || {
+            let mut head = [0; 4096];
+            let length = server.accept().unwrap().0.read(&mut head).unwrap();
+            String::from_utf8_lossy(&head[..length]).to_lowercase()
+        });
+        let request = Request::get("/").body(Vec::new()).unwrap();
+        let (head, answer) = tokio::join!(head, client.request_text(request));
+        assert!(answer.is_err(), "the connection ends without an answer");
+        let (head, version) = (head.unwrap(), env!("CARGO_PKG_VERSION"));
+        let agent = format!("\r\nuser-agent: ferrite-sample/{version}\r\n");
+        assert!(head.contains(&agent), "{head}");
     }
 }

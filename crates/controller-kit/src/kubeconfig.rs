@@ -50,16 +50,25 @@ pub(crate) fn names_a_proxy(kubeconfig: &Kubeconfig) -> bool {
 ///
 /// Whoever may write secrets in a namespace decides where it connects to. So a kubeconfig that would run a program or read
 /// a file of this pod is refused, and of what is wrong nothing is repeated: it is a secret.
-pub async fn client(secret: &Secret, patience: Duration) -> Result<Client, String> {
-    made(secret, patience, Some(patience)).await
+pub async fn client(
+    controller: &str,
+    secret: &Secret,
+    patience: Duration,
+) -> Result<Client, String> {
+    made(controller, secret, patience, Some(patience)).await
 }
 
 /// The same for who also watches: a watch is an answer that goes on. Whoever waits for another answer bounds that himself.
-pub async fn watching_client(secret: &Secret, patience: Duration) -> Result<Client, String> {
-    made(secret, patience, None).await
+pub async fn watching_client(
+    controller: &str,
+    secret: &Secret,
+    patience: Duration,
+) -> Result<Client, String> {
+    made(controller, secret, patience, None).await
 }
 
 async fn made(
+    controller: &str,
     secret: &Secret,
     patience: Duration,
     answer: Option<Duration>,
@@ -73,7 +82,7 @@ async fn made(
     config.connect_timeout = Some(patience);
     config.read_timeout = answer;
     config.write_timeout = Some(patience);
-    let builder = connection::builder(config).map_err(|_| {
+    let builder = connection::builder(config, controller).map_err(|_| {
         wrong("makes no client: correct its certificates, its key or its proxy".to_owned())
     })?;
     Ok(builder.with_layer(&Bounds { answer: OF_A_STRANGER }).build())
@@ -162,7 +171,7 @@ mod tests {
         let mut secret: Secret = serde_json::from_value(secret).unwrap();
         let value = k8s_openapi::ByteString(text.as_bytes().to_vec());
         secret.data = Some([("value".to_owned(), value)].into());
-        client(&secret, Duration::from_secs(1)).await
+        client("sample", &secret, Duration::from_secs(1)).await
     }
 
     const SERVER: &str = "{server: \"https://127.0.0.1:1\"}";

@@ -249,7 +249,7 @@ pub async fn client(config: &Config, metrics: &Metrics) -> Result<Client, String
         .map_err(|why| format!("The kubeconfig (--kubeconfig, KUBECONFIG) {why}"))?;
     tracing::info!(address = %connection.cluster_url, "The API server");
     connection.connect_timeout = Some(Duration::from_secs(5));
-    let builder = connection::builder(connection).map_err(|error| {
+    let builder = connection::builder(connection, config.controller).map_err(|error| {
         format!("The kubeconfig does not make a client: {}", api_error::chain(&error))
     })?;
     // The API server is our own, and a watch is an answer that goes on.

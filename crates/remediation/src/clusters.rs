@@ -8,6 +8,8 @@ use controller_kit::{api_error, kubeconfig};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 
+use crate::settings::NAME;
+
 /// One answer of a workload cluster.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 /// A cluster that did not answer is left alone for this long, so that hundreds of requests do not wait one by one.
@@ -152,7 +154,7 @@ impl Clusters {
         if let Some(client) = same {
             return Ok(client);
         }
-        let client = kubeconfig::watching_client(&secret, PATIENCE).await?;
+        let client = kubeconfig::watching_client(NAME, &secret, PATIENCE).await?;
         self.with(cluster, |it| {
             (it.version, it.client) = (version, Some(client.clone()));
             (it.read, it.used) = (Some(Instant::now()), Some(Instant::now()));

@@ -68,7 +68,7 @@ impl Account {
     /// A client that has these rights, and no connection yet: as a program's own.
     pub(crate) async fn client(&self) -> anyhow::Result<kube::Client> {
         let config = objects::config(Kubeconfig::read_from(&self.kubeconfig)?).await?;
-        Ok(connection::builder(config)?.build())
+        Ok(connection::builder(config, "measure")?.build())
     }
 }
 

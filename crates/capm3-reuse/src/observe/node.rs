@@ -77,7 +77,7 @@ impl Scope<'_> {
         let secret = self.secrets().get(&name).await.map_err(|error| {
             format!("the secret {name} cannot be read: {}", api_error::explain(&error))
         })?;
-        kubeconfig::client(&secret, PATIENCE).await
+        kubeconfig::client(self.context.kit.config.controller, &secret, PATIENCE).await
     }
 }
 

@@ -7,7 +7,7 @@ use bench::control_plane::{ControlPlane, shared};
 use controller_kit::connection;
 use futures_util::StreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, ListParams, PostParams, WatchParams};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, WatchParams};
 
 #[tokio::test]
 async fn a_user_without_a_role_is_refused_by_the_api_server() {
@@ -23,7 +23,7 @@ async fn a_user_without_a_role_is_refused_by_the_api_server() {
 async fn the_first_request_of_a_connection_does_not_wait_until_the_handshake_is_acknowledged() {
     let plane = shared().await;
     let config = plane.config("connecting", &["system:masters"]).await.unwrap();
-    let client = connection::builder(config).unwrap().build();
+    let client = connection::builder(config, "sample").unwrap().build();
     let api: Api<ConfigMap> = Api::namespaced(client, "default");
     // What the first connection learns shortens the handshake of the others, and each watch keeps its own.
     let (mut watches, mut took) = (Vec::new(), Vec::new());
@@ -56,6 +56,32 @@ async fn the_audit_log_names_who_wrote_what() {
                 && entry["responseStatus"]["code"] == 201
         });
     assert!(seen, "no line of the audit log says that admin made the object");
+}
+
+#[tokio::test]
+async fn a_controllers_write_bears_its_name_in_the_object_and_in_the_audit_log() {
+    let plane = shared().await;
+    let namespace = plane.namespace("named").await;
+    let config = plane.config("named", &["system:masters"]).await.unwrap();
+    let client = connection::builder(config, "sample").unwrap().build();
+    let api: Api<ConfigMap> = Api::namespaced(client, &namespace);
+    let object = serde_json::from_value(serde_json::json!({"metadata": {"name": "one"}})).unwrap();
+    api.create(&PostParams::default(), &object).await.unwrap();
+    let patch = Patch::Merge(serde_json::json!({"data": {"key": "value"}}));
+    let written = api.patch("one", &PatchParams::default(), &patch).await.unwrap();
+    for entry in written.metadata.managed_fields.unwrap() {
+        assert_eq!(entry.manager.as_deref(), Some("ferrite-sample"));
+    }
+    let log = std::fs::read_to_string(plane.audit_log()).unwrap();
+    let agent = format!("\"userAgent\":\"ferrite-sample/{}\"", env!("CARGO_PKG_VERSION"));
+    let of_it = |line: &&str| {
+        line.contains(&namespace) && line.contains("\"user\":{\"username\":\"named\"")
+    };
+    let own: Vec<&str> = log.lines().filter(of_it).collect();
+    assert!(!own.is_empty(), "the audit log has nothing of {namespace}");
+    for line in own {
+        assert!(line.contains(&agent), "{line}");
+    }
 }
 
 #[tokio::test]
