@@ -110,6 +110,35 @@ metadata:
 rules:
   {{- include "ferrite.policyRules" .rules | trim | nindent 2 }}
 {{- end }}
+{{- if .Values.rbac.aggregateClusterRoles }}
+{{ include "ferrite.userRole" (dict "context" . "name" "view" "verbs" (list "get" "list" "watch")) }}
+{{ include "ferrite.userRole" (dict "context" . "name" "edit" "verbs" (list "create" "update" "patch" "delete" "deletecollection")) }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/*
+What the cluster's role of this name may do with the controller's own kinds: dict context, name, verbs. The cluster adds
+what view may to edit, and what edit may to admin.
+*/}}
+{{- define "ferrite.userRole" -}}
+{{- $verbs := .verbs }}
+{{- $rules := list }}
+{{- range $path, $content := .context.Files.Glob "files/crds/*" }}
+{{- $spec := ($content | toString | fromYaml).spec }}
+{{- $rules = append $rules (dict "apiGroups" (list $spec.group) "resources" (list $spec.names.plural) "verbs" $verbs) }}
+{{- end }}
+{{- with $rules }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {{ include "ferrite.clusterName" $.context }}:{{ $.name }}
+  labels:
+    {{- include "ferrite.labels" $.context | nindent 4 }}
+    rbac.authorization.k8s.io/aggregate-to-{{ $.name }}: "true"
+rules:
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 

@@ -41,6 +41,7 @@ fn everything() -> Value {
         "extraVolumes": [{"name": "more", "emptyDir": {}}],
         "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
         "serviceAccount": {"annotations": {"three": "3"}},
+        "rbac": {"aggregateClusterRoles": true},
         "podDisruptionBudget": {"enabled": true},
         "serviceMonitor": {
             "enabled": true,
@@ -328,6 +329,30 @@ async fn its_pods_pass_the_restricted_pod_security_standard() {
             assert!(error.contains("violates PodSecurity"), "{pointer}: {error}");
         }
     }
+}
+
+#[test]
+fn its_own_kinds_are_added_to_the_clusters_roles_where_the_values_say_so() {
+    let folder = RunDir::new("chart").unwrap();
+    let full = with_all_files(folder.path());
+    let roles = |values: &Value| {
+        let objects = chart::render(&full, "test", "test", values).unwrap();
+        let rules_of = |name: &str| {
+            let label = format!("rbac.authorization.k8s.io/aggregate-to-{name}");
+            let role = objects.iter().find(|it| it["metadata"]["labels"][&label] == "true");
+            role.map(|it| it["rules"].clone())
+        };
+        ["view", "edit"].map(rules_of)
+    };
+    assert_eq!(roles(&json!({})), [None, None]);
+    let may = |verbs: &[&str]| {
+        Some(json!([{"apiGroups": ["example.com"], "resources": ["samples"], "verbs": verbs}]))
+    };
+    let wanted = [
+        may(&["get", "list", "watch"]),
+        may(&["create", "update", "patch", "delete", "deletecollection"]),
+    ];
+    assert_eq!(roles(&json!({"rbac": {"aggregateClusterRoles": true}})), wanted);
 }
 
 /// `OpenShift` refuses a pod that names a user, a group or a volumes' group of its own.
