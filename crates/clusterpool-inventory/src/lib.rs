@@ -29,6 +29,7 @@ pub mod make;
 pub mod metrics;
 pub mod model;
 pub mod naming;
+pub mod needs;
 pub mod observe;
 pub mod patch;
 mod plan;

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clusterpool_inventory::controller;
+use clusterpool_inventory::needs::needs;
 use clusterpool_inventory::settings::{self, Cli};
 use controller_kit::config::{Mistakes, parse};
 use controller_kit::run;
@@ -12,5 +13,5 @@ fn main() -> ExitCode {
     let mut mistakes = Mistakes::default();
     let config = cli.common.check(settings::NAME, &mut mistakes);
     let policy = cli.own.check(&mut mistakes);
-    run::main(cli.command, config, mistakes, settings::needs(), |kit| controller::run(kit, policy))
+    run::main(cli.command, config, mistakes, needs(), |kit| controller::run(kit, policy))
 }
