@@ -16,7 +16,7 @@ use crate::model::LeftSeen;
 use crate::reservation;
 
 impl Context {
-    /// Whether it looks as if nobody would give this host back. The caches may be behind: [`Scope::left`] looks closer.
+    /// Whether it looks as if nobody would give this host back. The caches may be behind: `Scope::left` looks closer.
     pub fn seems_left(&self, host: &BareMetalHost) -> bool {
         let decided = reservation::pending(host).is_some();
         let Some(machine) = host::consumer_machine(host).filter(|_| decided) else { return false };
