@@ -45,7 +45,7 @@ const fn rare(
     Rare { controller, verbs, group, resource, file, words }
 }
 
-const RARE: [Rare; 27] = [
+const RARE: [Rare; 28] = [
     // An event that comes again within minutes.
     rare(
         ALL,
@@ -198,6 +198,14 @@ const RARE: [Rare; 27] = [
         (METAL3, "baremetalhostdiscoveries"),
         "host-discovery/src/write.rs",
         "settle approvals",
+    ),
+    // The command `check`, too.
+    rare(
+        "clusterpool-inventory",
+        &["get"],
+        (HIVE, "hiveconfigs"),
+        "clusterpool-inventory/src/needs.rs",
+        "api.get(\"hive\")",
     ),
     // A claim.
     rare(
