@@ -29,6 +29,8 @@ struct Inner<T: Clone + Ord> {
     patience: Duration,
     /// How long calls that are alike took lately.
     usual: Option<Duration>,
+    /// When the last of those of them began that were answered.
+    answered: Option<Instant>,
     slots: Slots<T>,
     /// Targets that somebody wants to call, and those of them that did not answer lately.
     queue: Queue<T>,
@@ -59,6 +61,7 @@ pub struct Lane<T: Clone + Ord> {
     target: T,
     give_up: oneshot::Receiver<()>,
     answered: bool,
+    given_up: bool,
     began: Instant,
     patience: Duration,
     alike: bool,
@@ -112,6 +115,7 @@ impl<T: Clone + Ord> Lanes<T> {
             may_go,
             patience: limits.patience,
             usual: None,
+            answered: None,
             slots: Slots::new(limits),
             queue: Queue::default(),
             suspects: Queue::default(),
@@ -180,6 +184,7 @@ impl<T: Clone + Ord> Lanes<T> {
                 target,
                 give_up: told,
                 answered: false,
+                given_up: false,
                 began: now,
                 patience: inner.patience_with(caller.alike),
                 alike: caller.alike,
@@ -241,8 +246,16 @@ impl<T: Clone + Ord> Inner<T> {
         usual.map_or(self.patience, |late| late.clamp(self.patience / SHORTEST, self.patience))
     }
 
-    /// Takes notice of how long one of the calls that are alike took.
-    fn learn(&mut self, took: Duration) {
+    /// Takes notice of how one of the calls that are alike ended. One that was given up took at least so long, which says something
+    /// of all where none that began later was answered either: a neighbour that became slow would answer nobody if each were
+    /// given up by what was usual before. Where others are answered, it hangs.
+    fn learn(&mut self, began: Instant, answered: bool) {
+        let took = began.elapsed();
+        if answered {
+            self.answered = self.answered.max(Some(began));
+        } else if self.answered.is_some_and(|last| last > began) {
+            return;
+        }
         self.usual = Some(self.usual.map_or(took, |usual| (usual * (MEMORY - 1) + took) / MEMORY));
     }
 
@@ -280,7 +293,10 @@ impl<T: Clone + Ord> Lane<T> {
                     self.answered = answered(&output);
                     return Ok(output);
                 }
-                Ok(()) = &mut self.give_up => return Err(GivenUp),
+                Ok(()) = &mut self.give_up => {
+                    self.given_up = true;
+                    return Err(GivenUp);
+                }
                 () = &mut patience, if !is_late => {
                     is_late = true;
                     self.lanes.serve();
@@ -293,8 +309,8 @@ impl<T: Clone + Ord> Lane<T> {
 impl<T: Clone + Ord> Drop for Lane<T> {
     fn drop(&mut self) {
         let mut inner = self.lanes.lock();
-        if self.alike && self.answered {
-            inner.learn(self.began.elapsed());
+        if self.alike && (self.answered || self.given_up) {
+            inner.learn(self.began, self.answered);
         }
         inner.leave(&self.target, self.answered);
         drop(inner);

@@ -177,6 +177,40 @@ async fn where_all_calls_are_slow_none_of_them_hangs() {
 }
 
 #[tokio::test]
+async fn where_all_calls_become_slow_most_of_them_are_answered() {
+    const CALLS: u32 = 24;
+    let patience = Duration::from_millis(400);
+    let lanes = Lanes::new(Limits { regular: 1, slow: 1, patience }, |_| true);
+    alike(&lanes, 0, Duration::from_millis(1)).await;
+    let slow = async |target| {
+        let lane = lanes.enter_alike(&target, Class::Normal).await;
+        lane.run(tokio::time::sleep(Duration::from_millis(100)), |()| true).await.is_ok()
+    };
+    let answered = join_all((1..=CALLS).map(slow)).await.into_iter().filter(|it| *it).count();
+    assert!(answered > 12, "only {answered} of {CALLS} were answered");
+}
+
+#[tokio::test]
+async fn calls_that_hang_beside_others_do_not_change_what_is_usual() {
+    let lanes = Lanes::new(Limits { regular: 1, slow: 1, patience: PATIENCE * 20 }, |_| true);
+    alike(&lanes, 0, Duration::from_millis(1)).await;
+    let usual = lanes.lock().patience_with(true);
+    let hangs = async |target| {
+        let lane = lanes.enter_alike(&target, Class::Normal).await;
+        assert!(lane.run(std::future::pending::<()>(), |()| true).await.is_err());
+    };
+    let beside = async {
+        for target in 10..14 {
+            alike(&lanes, target, Duration::from_millis(1)).await;
+        }
+    };
+    let all = async { tokio::join!(hangs(1), beside, hangs(2), hangs(3)) };
+    // The last two stay, as there is room for them.
+    let _ = tokio::time::timeout(PATIENCE * 20, all).await;
+    assert_eq!(lanes.lock().patience_with(true), usual);
+}
+
+#[tokio::test]
 async fn a_pass_that_waits_for_its_turn_or_calls_is_known_to() {
     let lanes = Lanes::new(Limits { regular: 1, slow: 1, patience: PATIENCE }, |_| true);
     let held = Arc::<AtomicUsize>::default();
