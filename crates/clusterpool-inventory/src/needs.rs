@@ -1,6 +1,5 @@
 //! What has to be there before the controller works, which `check` tells.
 
-use controller_kit::api_error::unless_gone;
 use controller_kit::check::{Check, Row};
 use controller_kit::run::Needs;
 use kube::Client;
@@ -27,8 +26,10 @@ async fn hives_controller(client: Client) -> Vec<Row> {
     let kind = GroupVersionKind::gvk("hive.openshift.io", "v1", "HiveConfig");
     let api: Api<DynamicObject> =
         Api::all_with(client, &ApiResource::from_gvk_with_plural(&kind, "hiveconfigs"));
-    let result = match unless_gone(api.get("hive").await) {
-        Ok(found) => hives_switch(found.as_ref().map(|it| &it.data)),
+    let result = match api.get("hive").await {
+        Ok(found) => hives_switch(Some(&found.data)),
+        // Without Hive's operator the kind is not served either.
+        Err(kube::Error::Api(status)) if status.code == 404 => hives_switch(None),
         Err(error) => Err(text::hive_config_unread(&error.to_string())),
     };
     vec![Row { subject: text::HIVES_CONTROLLER.to_owned(), result }]
