@@ -42,7 +42,9 @@ async fn the_audit_log_names_who_wrote_what() {
     let plane = shared().await;
     let namespace = plane.namespace("audited").await;
     let api: Api<ConfigMap> = Api::namespaced(plane.admin().await, &namespace);
-    let object = serde_json::from_value(serde_json::json!({"metadata": {"name": "one"}})).unwrap();
+    // The API server notes nobody on an object that was made without a field.
+    let object = serde_json::json!({"metadata": {"name": "one"}, "data": {"made": "here"}});
+    let object = serde_json::from_value(object).unwrap();
     api.create(&PostParams::default(), &object).await.unwrap();
     let log = std::fs::read_to_string(plane.audit_log()).unwrap();
     let seen = log
@@ -65,7 +67,9 @@ async fn a_controllers_write_bears_its_name_in_the_object_and_in_the_audit_log()
     let config = plane.config("named", &["system:masters"]).await.unwrap();
     let client = connection::builder(config, "sample").unwrap().build();
     let api: Api<ConfigMap> = Api::namespaced(client, &namespace);
-    let object = serde_json::from_value(serde_json::json!({"metadata": {"name": "one"}})).unwrap();
+    // The API server notes nobody on an object that was made without a field.
+    let object = serde_json::json!({"metadata": {"name": "one"}, "data": {"made": "here"}});
+    let object = serde_json::from_value(object).unwrap();
     api.create(&PostParams::default(), &object).await.unwrap();
     let patch = Patch::Merge(serde_json::json!({"data": {"key": "value"}}));
     let written = api.patch("one", &PatchParams::default(), &patch).await.unwrap();
