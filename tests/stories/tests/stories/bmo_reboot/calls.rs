@@ -436,7 +436,9 @@ async fn while_a_crowd_is_being_cut_off_hardly_any_node_is_asked_about_alone() {
         meanwhile().filter(|it| it.method == Method::GET && it.path.starts_with("/v1/nodes/"));
     let (alone, took) = (alone.count(), last - first);
     assert!(lists > 0, "no list came in {took:?}");
-    assert!(alone <= 5, "{alone} in {took:?} with {lists} lists");
+    // The first ones are asked about alone, before they are a crowd: on a busy machine once more each. Without the lists it is
+    // every one of them, several times.
+    assert!(alone <= CROWD / 10, "{alone} in {took:?} with {lists} lists");
 }
 
 /// Whoever asks may wait with lost data, and Ironic takes as long to tell of a node as a good part of the call itself.
