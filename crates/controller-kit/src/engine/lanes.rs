@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
 use tokio::sync::oneshot;
 
 use super::queue::{Class, Queue};
@@ -133,6 +134,12 @@ impl<T: Clone + Ord> Lanes<T> {
     /// hangs, and is not waited for until the patience is over; where all of them are slow, none of them hangs.
     pub async fn enter_alike(&self, target: &T, class: Class) -> Lane<T> {
         self.wait(target, class, true).await
+    }
+
+    /// A slot that is free now. Whoever gets none is not queued: where far more callers come than passes may wait, their waiting
+    /// would hold up all others.
+    pub fn try_enter(&self, target: &T, class: Class) -> Option<Lane<T>> {
+        self.enter(target, class).now_or_never()
     }
 
     async fn wait(&self, target: &T, class: Class, alike: bool) -> Lane<T> {

@@ -64,6 +64,20 @@ async fn a_target_that_hangs_frees_its_slot_after_the_patience() {
 }
 
 #[tokio::test]
+async fn who_finds_no_slot_is_not_queued() {
+    let lanes = Lanes::new(Limits { regular: 1, ..LIMITS }, |_| true);
+    let first = lanes.try_enter(&1, Class::Urgent).expect("one is free");
+    assert!(
+        lanes.try_enter(&1, Class::Urgent).is_none()
+            && lanes.try_enter(&2, Class::Urgent).is_none()
+    );
+    drop(first);
+    assert_eq!(lanes.taken(), (0, 0), "nobody waited for it");
+    assert!(lanes.try_enter(&2, Class::Urgent).is_some());
+    assert!(is_empty(&lanes));
+}
+
+#[tokio::test]
 async fn calls_that_hang_are_given_up_where_there_are_too_many() {
     let lanes = Lanes::new(LIMITS, |_| true);
     let call = async |target: u32| {
