@@ -34,10 +34,13 @@ impl Scope<'_> {
                 return (NodeSeen::Later(pause.mul_f64(0.5 + backoff::random_unit())), None);
             }
         };
-        let asked =
-            tokio::time::timeout(api_error::PATIENCE, Box::pin(self.nodes_of(&sought))).await;
-        match asked.unwrap_or_else(|_| Err("there was no answer in time".to_owned())) {
-            Ok((nodes, found)) => (NodeSeen::Seen(found), Some(look.answered(nodes))),
+        let asked = async {
+            let asked = Box::pin(self.nodes_of(&sought));
+            let asked = tokio::time::timeout(api_error::PATIENCE, asked).await;
+            asked.unwrap_or_else(|_| Err("there was no answer in time".to_owned()))
+        };
+        match look.ask(asked).await {
+            Ok(((nodes, found), turn)) => (NodeSeen::Seen(found), Some(Place { nodes, turn })),
             Err(why) => (NodeSeen::Unanswered(why), None),
         }
     }
