@@ -51,7 +51,7 @@ impl Scope<'_> {
         let nodes: Api<Object> = Api::all(self.workload(&name).await?);
         let labelled = ListParams::default().labels(&format!("{NODE_UUID}={}", sought.host_uid));
         let found = nodes.list(&labelled).await.map_err(|error| {
-            format!("the Nodes of Cluster {name} cannot be read: {}", api_error::explain(&error))
+            format!("the Nodes of Cluster {name} cannot be read: {}", answered(&error))
         })?;
         let found: Vec<Node> = found.iter().map(view).collect();
         // Asked last: it matters only to a Node that is about to get an ID.
@@ -84,6 +84,15 @@ impl Scope<'_> {
     }
 }
 
+/// Who may write secrets in a namespace says where this leads. Of what is answered there the code alone is told, or whoever may read
+/// machines would read the pages of whatever this pod reaches.
+fn answered(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => format!("its API server answers {}", status.code),
+        error => api_error::explain(error),
+    }
+}
+
 fn view(object: &Object) -> Node {
     let metadata = &object.metadata;
     let conditions = object.status.as_ref().and_then(|it| it.conditions.as_ref());
@@ -108,6 +117,7 @@ fn names_cloud_provider(spec: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use kube::core::Status;
     use serde_json::json;
 
     use super::*;
@@ -133,6 +143,13 @@ mod tests {
         }
         let going = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
         assert!(!node(going, Some("True")).lives);
+    }
+
+    #[test]
+    fn of_what_a_stranger_answers_the_code_alone_is_told() {
+        let status = Status::failure("a page of somebody else's", "Secret").with_code(403);
+        let told = answered(&kube::Error::Api(Box::new(status)));
+        assert_eq!(told, "its API server answers 403");
     }
 
     #[test]
