@@ -21,7 +21,7 @@ use kube::api::{Api, ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 
-use super::{Scope, cluster};
+use super::{Scope, cluster, template_name};
 use crate::host::is_of_others;
 use crate::machine::is_housed;
 use crate::model::{KeptSeen, Memory};
@@ -328,10 +328,17 @@ impl Scope<'_> {
             let name = it.spec.infrastructure_ref.name.as_deref().unwrap_or_default();
             let seen = caches.machines.get(self.namespace, name);
             // Of one that was not seen nothing is known.
-            seen.is_none_or(|it| may_come_for(host, &it))
+            seen.is_none_or(|it| may_come_for(host, &it) && self.may_ask_for_reuse(&it))
         };
         let without = machines.iter().filter(may_come).map(|it| it.name_any()).collect();
         (machines.len(), without)
+    }
+
+    /// Whether a machine may have a kept host, by the template that it was cloned from. One that is not seen may say so.
+    fn may_ask_for_reuse(&self, machine: &Metal3Machine) -> bool {
+        let Some(name) = template_name(machine) else { return false };
+        let template = self.context.caches.templates.get(self.namespace, name);
+        template.is_none_or(|it| it.spec.node_reuse.unwrap_or(false))
     }
 }
 

@@ -176,8 +176,9 @@ fn with_deletion(metadata: &Value) -> Value {
 #[tokio::test]
 async fn machines_that_select_other_hosts_keep_none_and_those_of_which_nothing_is_known_do() {
     let machine = |name: &str, spec: Value| -> Metal3Machine {
-        let it = json!({"metadata": {"name": name, "namespace": "ns"}, "spec": spec});
-        serde_json::from_value(it).unwrap()
+        let annotations = json!({names::capi::CLONED_FROM_NAME: "t"});
+        let metadata = json!({"name": name, "namespace": "ns", "annotations": annotations});
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
     };
     let template = |rack: &str| -> Metal3MachineTemplate {
         let spec = json!({"nodeReuse": true, "template": {"spec": selecting(rack)}});
@@ -190,6 +191,8 @@ async fn machines_that_select_other_hosts_keep_none_and_those_of_which_nothing_i
         (vec![machine("m", selecting("b"))], Some(template("a")), &[], false),
         (vec![machine("m", selecting("a"))], Some(template("b")), &["m"], true),
         (vec![], None, &["m"], false),
+        // Whether its template asks for reuse is not known.
+        (vec![machine("m", selecting("a"))], None, &["m"], false),
     ] {
         let context = seen(known, template, None);
         let kept = Kept::For(owner());
@@ -198,6 +201,11 @@ async fn machines_that_select_other_hosts_keep_none_and_those_of_which_nothing_i
         assert_eq!((seen.machines, seen.replicas, &without[..]), (1, 2, without_host));
         assert_eq!(seen.wants_others, wants_others);
     }
+    // One that may have no kept host does not come for it.
+    let mut off = template("a");
+    off.spec.node_reuse = Some(false);
+    let context = seen(vec![machine("m", selecting("a"))], Some(off), None);
+    assert!(scope(&context).machines_of(&owner(), &here).1.is_empty());
     let mut others = labelled("a");
     others.labels_mut().insert(names::capi::WATCH_FILTER.to_owned(), "theirs".to_owned());
     for (filter, without_host, wants_others) in [(None, 1, false), (Some("ours"), 0, true)] {
