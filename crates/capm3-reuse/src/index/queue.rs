@@ -23,6 +23,8 @@ impl Namespace {
             Class::Claimed(..) | Class::Excluded => false,
         };
         for_it
+            // What is here about that one may be behind.
+            && wish.except.as_deref() != Some(name)
             && wish.takes_name(name)
             && self.is_ready(name)
             && wish.selector.matches(entry.host.metadata.labels.as_ref())
