@@ -18,6 +18,7 @@ use api_types::capi::{self, Cluster, Machine};
 use api_types::capm3::Metal3Machine;
 use api_types::condition::Condition;
 use api_types::metal3::BareMetalHost;
+use api_types::names;
 use api_types::names::capi::CONDITION_READY;
 use api_types::names::capm3::CONDITION_ASSOCIATED;
 use controller_kit::api_error::is_unasked;
@@ -207,11 +208,11 @@ fn paused(case: &Case<'_>) -> Option<Decision> {
     if !is_paused {
         return None;
     }
-    let report =
-        Report { paused: Some(Said::yes(Reason::Paused, text::PAUSED)), ..Report::default() };
+    let text = text::paused(case.machine.label(names::capi::WATCH_FILTER));
+    let report = Report { paused: Some(Said::yes(Reason::Paused, &text)), ..Report::default() };
     let writes: Vec<Write> =
         status::patch(case.machine, &report, case.now).map(Write::Report).into_iter().collect();
-    let events = writes.iter().map(|_| on_machine(Reason::Paused, text::PAUSED)).collect();
+    let events = writes.iter().map(|_| on_machine(Reason::Paused, &text)).collect();
     Some(Decision { writes, events, ..Decision::rest(Reason::Paused) })
 }
 

@@ -12,7 +12,6 @@ use crate::machine::is_same;
 use crate::reservation::Owner;
 use crate::seen::{HostSeen, Node, Sought};
 
-pub(crate) const PAUSED: &str = "The Metal3Machine or its Cluster is paused";
 pub(crate) const UNOWNED: &str = "No Machine owns this Metal3Machine";
 pub(crate) const MACHINE_DELETING: &str =
     "The Machine is being deleted: nothing is installed for it any more";
@@ -38,6 +37,14 @@ pub(crate) const CLUSTER_DELETING: &str = "its cluster is being deleted";
 pub(crate) const OWNER_DELETING: &str = "its owner is being deleted";
 pub(crate) const REUSE_OFF: &str = "the template of its owner has nodeReuse no longer";
 pub(crate) const NOT_NEEDED: &str = "every machine of its owner has a host or wants another one";
+
+/// A pause may begin a move, for which CAPM3 prepares hosts.
+pub(crate) fn paused(filter: Option<&str>) -> String {
+    let moves = filter.map_or_else(String::new, |filter| {
+        format!("; only a CAPM3 whose --watch-filter is {filter}, or that has none, prepares its host for a move")
+    });
+    format!("The Metal3Machine or its Cluster is paused{moves}")
+}
 
 /// What nobody does for machines with this watch label.
 pub(crate) fn left_to_others(filter: &str) -> String {

@@ -297,6 +297,17 @@ fn what_is_told_already_is_not_told_again() {
 }
 
 #[test]
+fn a_pause_of_a_machine_with_a_watch_filter_says_who_prepares_its_host_for_a_move() {
+    for filter in [None, Some("ours")] {
+        let mut seen = seen();
+        annotate(&mut seen.machine, names::capi::PAUSED, "");
+        let label = filter.map(|it| (names::capi::WATCH_FILTER.to_owned(), it.to_owned()));
+        seen.machine.metadata.labels = Some(label.into_iter().collect());
+        assert_eq!(decided(&seen).message().contains("--watch-filter is ours"), filter.is_some());
+    }
+}
+
+#[test]
 fn a_wait_that_is_young_is_not_told_yet() {
     let mut seen = seen();
     seen.parent = Parent::None;
