@@ -26,7 +26,7 @@ use crate::record::{Doubt, RebootProgress, Reset, Sight};
 use crate::requests::Request;
 use crate::settings::Policy;
 use crate::text;
-use crate::waits::{NODE_BUSY_RETRY, last_stamp, still_early, still_waiting};
+use crate::waits::{NODE_BUSY_RETRY, is_ahead, last_stamp, still_early, still_waiting};
 
 /// When to look again at a node whose power Ironic does not know, should nobody have told before.
 const POWER_UNKNOWN_RECHECK: Duration = Duration::from_secs(20);
@@ -38,7 +38,7 @@ const STAMP_REUSE: Duration = Duration::from_secs(60);
 /// Decides about a host, or has nothing to say.
 type Decide = fn(&Case<'_>) -> Option<Decision>;
 
-const RULES: [Rule<Decide>; 21] = rule_book![
+const RULES: [Rule<Decide>; 22] = rule_book![
     not_looked_at: "A host without a status can be given no condition, so nothing below could say anything.",
     hand_back: "A host that is to be given back to the operator is not left alone before: the rules below wait for the end of what was begun.",
     not_selected: "Hosts of others are left alone whatever state they are in.",
@@ -55,6 +55,7 @@ const RULES: [Rule<Decide>; 21] = rule_book![
     withdraw_off: "Nobody may take a machine for fenced that may be coming on, so this comes before a hold.",
     lose_sight: "Nor one that nobody sees.",
     accept: "The stamp is written before the call that it stands for.",
+    correct_stamps: "The stamp of the power-on is made of that of the request.",
     switch_off: "A cycle that was begun asks for off first.",
     prove_off: "Off is asked, not read: who holds a machine is told that it is off after Ironic has looked.",
     hold: "One hold is enough, whatever else asks for power.",
@@ -329,10 +330,15 @@ fn accept(case: &Case<'_>) -> Option<Decision> {
     }
     // Rounded up: the stamp is a time before which the request was made.
     let asked_before = if case.now == case.exact { case.now } else { second_after(case.now) };
-    let pending = case.host.last.map_or(asked_before, |last| asked_before.max(second_after(last)));
+    let last = case.host.last.filter(|last| !is_ahead(case, *last));
+    let pending = last.map_or(asked_before, |last| asked_before.max(second_after(last)));
     let mut draft = Draft::new(case);
     draft.accept(pending);
-    let begun = Host { pending: Some(pending), conditions: Vec::new(), ..case.host.clone() };
+    if last != case.host.last {
+        draft.correct_stamps();
+    }
+    let conditions = Vec::new();
+    let begun = Host { pending: Some(pending), last, conditions, ..case.host.clone() };
     let next = Case { host: &begun, progress: None, unreadable: None, ..*case };
     if !case.must_stay_on() {
         return Some(go_off(&next, draft, node));
@@ -340,6 +346,17 @@ fn accept(case: &Case<'_>) -> Option<Decision> {
     // Another soft one would fail, too.
     let hopeless = case.recorded(|it| it.reset == Some(Reset::Failed { hard: false }));
     Some(reset(&next, draft, node, hopeless))
+}
+
+/// The stamp of a power-on is later than that of its request, so one that was accepted by a wrong clock would spoil both.
+fn correct_stamps(case: &Case<'_>) -> Option<Decision> {
+    let pending = case.host.pending.filter(|_| case.in_cycle())?;
+    is_ahead(case, pending).then(|| {
+        let mut draft = Draft::unseen(case);
+        draft.write.status.pending = Some(case.now);
+        draft.correct_stamps();
+        draft.finish(Reason::StampsCorrected, Next::Now)
+    })
 }
 
 /// A cycle that was begun, or `spec.online`, asks for off, and the machine is not; or it seems so and that is doubtful.
@@ -423,6 +440,9 @@ fn switch_on(case: &Case<'_>) -> Option<Decision> {
         && case.host.last.is_some_and(stands);
     if !case.online_only && !stamped {
         draft.write.status.last = Some(last_stamp(case));
+        if [case.host.pending, case.host.last].into_iter().flatten().any(|it| is_ahead(case, it)) {
+            draft.correct_stamps();
+        }
     }
     if !retried && !case.is(Reason::PowerFailed) && !case.is(Reason::PoweringOn) {
         draft.tell(Reason::PoweringOn, text::COMES_ON);

@@ -128,6 +128,12 @@ impl<'a> Draft<'a> {
         self.note(false, Reason::RequestAccepted, case.requests.keys(), &text);
     }
 
+    /// What a wrong clock wrote goes, and what is stamped in the same write stays. A request without a later power-on has its cycle.
+    pub(crate) fn correct_stamps(&mut self) {
+        self.write.status.clear_stamps = true;
+        self.warn(Reason::StampsCorrected, text::STAMPS_CORRECTED);
+    }
+
     /// How far it has come. As long as that stays the same, so does its time.
     pub(crate) fn step(&self, reason: Reason) -> RebootProgress {
         let known = self.progress.as_ref();

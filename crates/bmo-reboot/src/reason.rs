@@ -170,6 +170,11 @@ reasons! {
         SoftPowerOffFailed: Kind::Rests,
             "A soft power-off failed. The controller cuts the power instead. The message shows the cause.",
             on: [EVENT];
+        StampsCorrected: Kind::Rests,
+            "The stamps of the host were written by a clock that was ahead by more than a minute, and are written anew.",
+            "Check the clocks of the nodes on which the controller runs.",
+            on: [EVENT],
+            more: "Until then `lastPoweredOn` lay in the future, and proved nothing. If the clock of this process is behind instead, the stamps were right: they are right again after the next cycle with a right clock.";
         InvalidRequest: Kind::Rests,
             "The value of a reboot annotation is not understood. It counts as soft.",
             "Correct the value of the annotation that the message names.",

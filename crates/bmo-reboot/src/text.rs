@@ -335,6 +335,9 @@ pub const NOT_LOOKED_AT: &str = "Ironic has not looked at the machine since the 
 /// A plain request of a host that is off.
 pub const ANSWERED: &str =
     "The host is already off: the annotation reboot.metal3.io is removed without a power cycle";
+/// Stamps that a wrong clock wrote.
+pub const STAMPS_CORRECTED: &str = "The stamps of this host were ahead of the time by more than a minute, so lastPoweredOn proved nothing \
+    until then: they are written anew. Check the clocks of the nodes on which bmo-reboot runs";
 /// A reboot has come to its end.
 pub const COMPLETED: &str = "The reboot is over, the host is on";
 

@@ -14,6 +14,14 @@ pub(crate) const NODE_BUSY_RETRY: Duration = Duration::from_secs(3);
 /// A stamp that is bumped into the future by more than this is the clock's fault and not waited for.
 const STAMP_AHEAD_MAX: Duration = Duration::from_secs(3);
 
+/// The clocks of two replicas differ by less. A stamp that lies further ahead was written by a clock that was wrong.
+const CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
+
+/// Whether a stamp was written by a clock that was ahead: until then it would say of every machine that it was started since.
+pub(crate) fn is_ahead(case: &Case<'_>, stamp: Timestamp) -> bool {
+    until(case.exact, stamp) > CLOCK_SKEW_MAX
+}
+
 /// How long a failure is still to be waited for. One of the future was written by a clock that is ahead of ours: nobody
 /// knows how old it is, and waiting until then could take for ever.
 pub(crate) fn still_waiting(case: &Case<'_>, off: bool) -> Option<Duration> {
@@ -57,10 +65,12 @@ pub(crate) fn unknown_power_delay(count: u32) -> Duration {
     Duration::from_secs(if count < 3 { 0 } else { 5 })
 }
 
-/// The stamp of a power-on now: later than the request that it answers, and never earlier than one before.
+/// The stamp of a power-on now: later than the request that it answers, and never earlier than one before, unless that was written
+/// by a wrong clock.
 pub(crate) fn last_stamp(case: &Case<'_>) -> Timestamp {
-    let after = case.host.pending.map_or(case.now, second_after);
-    case.now.max(after).max(case.host.last.unwrap_or(case.now))
+    let right = |stamp: &Timestamp| !is_ahead(case, *stamp);
+    let after = case.host.pending.filter(right).map_or(case.now, second_after);
+    case.now.max(after).max(case.host.last.filter(right).unwrap_or(case.now))
 }
 
 /// How long that stamp still lies in the future, if that is to be waited for.
