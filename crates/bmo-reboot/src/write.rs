@@ -117,8 +117,9 @@ async fn write_both(
         match asked("change annotations", api.patch(&host.name, &params, &patch)).await {
             Ok(written) => host = context.view(&written),
             // Webhooks judge annotations, and no status. The machine must not stay off because its request cannot be removed, nor
-            // must somebody who holds it wait for that.
-            Err(error) if error.is_refusal() && only_answers(&host, annotations) => {
+            // must somebody who holds it wait for that. A removal of which nobody knows insists on the version of the status write,
+            // too: only one of the two is made.
+            Err(error) if is_kept(&error) && only_answers(&host, annotations) => {
                 status.answered = Some(host.requests.plain());
             }
             Err(error) => return Err(error),
@@ -136,6 +137,11 @@ async fn write_both(
         host = written;
     }
     Ok(host)
+}
+
+/// Whether a write of metadata failed so that it may fail for long: one is refused, or a webhook is asked and does not answer.
+fn is_kept(error: &Error) -> bool {
+    error.is_refusal() || matches!(error, Error::Silent(_))
 }
 
 /// Whether all that is changed beside the status is that the plain request goes, which the record can say as well. With what was

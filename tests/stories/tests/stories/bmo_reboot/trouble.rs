@@ -1,5 +1,6 @@
 //! What a BMC refuses, a watch that breaks, hosts that are only to be on or off.
 
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use bench::bmc::Behaviour;
@@ -9,7 +10,8 @@ use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use super::{HARD, PATIENCE, PLAIN, Site, condition, keys, machine, quick, record, stamps};
@@ -168,4 +170,73 @@ async fn a_machine_comes_on_although_a_webhook_keeps_its_request_and_is_not_rebo
     site.cycled("h").await;
     let seen = machine.seen().await.unwrap();
     assert_eq!((seen.turned_off(), seen.turned_on()), (2, 3), "{seen:?}");
+}
+
+/// The operator's webhook right after its node was cut: connections to it hang. It is asked about the removal of a request alone.
+async fn hang(site: &Site) -> (Api<DynamicObject>, TcpListener) {
+    let kind = "ValidatingWebhookConfiguration";
+    let version = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
+    // Nobody takes the connections that it is offered.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}/", silent.local_addr().unwrap());
+    let has = |object: &str| {
+        format!(
+            "(has({object}.metadata.annotations) && 'reboot.metal3.io' in {object}.metadata.annotations)"
+        )
+    };
+    let removes = format!("{} && !{}", has("oldObject"), has("object"));
+    let webhook = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
+        "metadata": { "name": site.namespace },
+        "webhooks": [{
+            "name": "hosts.silent.example", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+            "clientConfig": { "url": url }, "failurePolicy": "Fail", "timeoutSeconds": 30,
+            "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": site.namespace } },
+            "matchConditions": [{ "name": "removes", "expression": removes }],
+            "rules": [{
+                "apiGroups": ["metal3.io"], "apiVersions": ["*"], "operations": ["UPDATE"],
+                "resources": ["baremetalhosts"],
+            }],
+        }],
+    });
+    let webhooks: Api<DynamicObject> =
+        Api::all_with(site.admin.clone(), &ApiResource::from_gvk(&version));
+    let webhook = serde_json::from_value(webhook).unwrap();
+    webhooks.create(&PostParams::default(), &webhook).await.unwrap();
+    let gone = Patch::Merge(json!({ "metadata": { "annotations": { PLAIN: null } } }));
+    let dry = PatchParams { dry_run: true, ..PatchParams::default() };
+    let began = Instant::now();
+    let api = site.api();
+    while tokio::time::timeout(Duration::from_secs(2), api.patch("probe", &dry, &gone))
+        .await
+        .is_ok()
+    {
+        assert!(began.elapsed() < PATIENCE, "nobody is asked");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    (webhooks, silent)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_comes_on_although_a_webhook_that_hangs_keeps_its_request() {
+    let site = Site::new("silent-webhook").await;
+    let (ironic, machine, node) = machine("silent-webhook").await;
+    site.host("probe", "00000000-0000-0000-0000-000000000000", json!({})).await;
+    site.patch("probe", json!({ "metadata": { "annotations": { PLAIN: HARD } } })).await;
+    site.host("h", &node, json!({})).await;
+    let (webhooks, _silent) = hang(&site).await;
+    let _running = site.start(&ironic.endpoint, quick());
+    site.annotate("h", json!({ PLAIN: HARD })).await;
+    let over = |host: &Value| {
+        record(host).0 == "Completed"
+            && host["status"]["poweredOn"] == true
+            && keys(host) == [PLAIN]
+    };
+    // As long as one request is waited for, and some more.
+    let on = site.wait("h", "on, with its request", over);
+    tokio::time::timeout(Duration::from_secs(60), on).await.expect("it stays off");
+    webhooks.delete(&site.namespace, &DeleteParams::default()).await.unwrap();
+    site.wait("h", "without a request", |host| keys(host).is_empty()).await;
+    let seen = machine.seen().await.unwrap();
+    assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{seen:?}");
 }
