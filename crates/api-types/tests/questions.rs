@@ -277,7 +277,22 @@ fn the_host_of_a_machine_is_the_name_half_of_its_annotation() {
     for (value, name) in [("ns/h", Some("h")), ("h", Some("h")), ("ns/", None), ("", None)] {
         let machine: Metal3Machine =
             read(json!({"metadata": {"annotations": {"metal3.io/BareMetalHost": value}}}));
-        assert_eq!(machine.host_name(), name, "{value}");
+        assert_eq!((machine.host_name(), machine.named_host()), (name, name), "{value}");
+    }
+}
+
+#[test]
+fn the_host_that_a_machine_intends_to_claim_is_its_host_for_us_and_not_for_capm3() {
+    for (intended, named, host) in
+        [("i", None, Some("i")), ("i", Some("ns/h"), Some("i")), ("", Some("ns/h"), Some("h"))]
+    {
+        let mut annotations = json!({ names::ferrite::INTENDS_HOST: intended });
+        if let Some(named) = named {
+            annotations[names::metal3::HOST] = json!(named);
+        }
+        let machine: Metal3Machine = read(json!({"metadata": {"annotations": annotations}}));
+        assert_eq!(machine.host_name(), host, "{annotations}");
+        assert_eq!(machine.named_host(), named.map(|_| "h"), "{annotations}");
     }
 }
 

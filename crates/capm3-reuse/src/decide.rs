@@ -58,7 +58,7 @@ const MACHINES: [Rule<AboutMachine>; 26] = rule_book![
     release::claim_may_come: "What is left may be a claim that is still on its way.",
     unowned: "Machine and Cluster say what is wanted: without them nothing below can be told.",
     without_cluster: "The Cluster is named by the Machine.",
-    serve::adopt: "A host that names the machine is its host, before any rule asks whether it needs one. First the machine names it, too.",
+    serve::adopt: "A host that names the machine is its host, before any rule asks whether it needs one. First the machine names it, too, as far as anybody else goes by that.",
     serve::claim_after_move: "The uid in the claim comes before anything that insists on it.",
     serve::lift_pause: "Nothing comes of what is written on a host that its operator leaves alone.",
     serve::serve: "It has its host: nothing below may give it another.",
@@ -138,6 +138,7 @@ fn seen_again(decision: Decision) -> Decision {
         matches!(
             write,
             Write::Intend { .. }
+                | Write::Name { .. }
                 | Write::GiveUp { .. }
                 | Write::Forget
                 | Write::Identify { .. }

@@ -43,8 +43,16 @@ pub enum Key {
 /// One write. Each insists on the version of the object that was observed, or that the write before it left.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
-    /// On the machine: which host it is going to take, and the finalizer. Before the host is touched.
+    /// On the machine: which host it is going to take, and the finalizer. Before the host is touched, and under a key of our own:
+    /// CAPM3 would take the host for the machine's, whoever has it by then.
     Intend {
+        /// The host.
+        host: String,
+        /// Its uid.
+        uid: String,
+    },
+    /// On the machine: the host that it has, as CAPM3 names it, and the finalizer.
+    Name {
         /// The host.
         host: String,
         /// Its uid.
@@ -89,8 +97,10 @@ pub enum Write {
     AskForData,
     /// Withdraws what was asked for.
     WithdrawData,
-    /// On the machine: its provider ID, and where it stands.
+    /// On the machine: its provider ID, the host that it has, as CAPM3 names it, and where it stands.
     Identify {
+        /// The host.
+        host: String,
         /// The provider ID.
         provider_id: String,
         /// The host's failure domain.

@@ -192,21 +192,23 @@ impl<'a> Pass<'a> {
         match write {
             Write::Intend { host, uid } => {
                 let annotations = json!({
-                    names::metal3::HOST: format!("{}/{host}", self.key.namespace),
+                    names::metal3::HOST: null,
+                    names::ferrite::INTENDS_HOST: host,
                     names::ferrite::HOST_UID: uid,
                     names::ferrite::GIVES_UP_HOST: null,
                 });
-                let mut finalizers =
-                    self.machine()?.metadata.finalizers.clone().unwrap_or_default();
-                if !finalizers.iter().any(|it| it == names::capm3::MACHINE_FINALIZER) {
-                    finalizers.push(names::capm3::MACHINE_FINALIZER.to_owned());
-                }
-                let metadata = json!({ "annotations": annotations, "finalizers": finalizers });
-                self.write_machine(json!({ "metadata": metadata })).await
+                self.write_held(annotations).await
+            }
+            Write::Name { host, uid } => {
+                let mut annotations = self.naming(host);
+                annotations[names::ferrite::HOST_UID] = json!(uid);
+                annotations[names::ferrite::GIVES_UP_HOST] = Value::Null;
+                self.write_held(annotations).await
             }
             Write::GiveUp { host } => {
                 let annotations = json!({
                     names::metal3::HOST: null,
+                    names::ferrite::INTENDS_HOST: null,
                     names::ferrite::GIVES_UP_HOST: host,
                 });
                 self.write_machine(json!({ "metadata": { "annotations": annotations } })).await
@@ -218,12 +220,13 @@ impl<'a> Pass<'a> {
                 });
                 self.write_machine(json!({ "metadata": { "annotations": annotations } })).await
             }
-            Write::Identify { provider_id, failure_domain } => {
+            Write::Identify { host, provider_id, failure_domain } => {
                 let mut spec = json!({ "providerID": provider_id });
                 if let Some(domain) = failure_domain {
                     spec["failureDomain"] = json!(domain);
                 }
-                self.write_machine(json!({ "spec": spec })).await
+                let metadata = json!({ "annotations": self.naming(host) });
+                self.write_machine(json!({ "metadata": metadata, "spec": spec })).await
             }
             Write::LetGo => {
                 let all = self.machine()?.metadata.finalizers.iter().flatten();
@@ -324,6 +327,24 @@ impl<'a> Pass<'a> {
         let version = self.version(object).ok_or(Error::Superseded)?;
         patch["metadata"]["resourceVersion"] = json!(version);
         Ok((version, Patch::Merge(patch)))
+    }
+
+    /// Annotations of a machine that has this host, which CAPM3 reads as well.
+    fn naming(&self, host: &str) -> Value {
+        json!({
+            names::metal3::HOST: format!("{}/{host}", self.key.namespace),
+            names::ferrite::INTENDS_HOST: null,
+        })
+    }
+
+    /// Annotations and the finalizer of a machine.
+    async fn write_held(&mut self, annotations: Value) -> Result<(), Error> {
+        let mut finalizers = self.machine()?.metadata.finalizers.clone().unwrap_or_default();
+        if !finalizers.iter().any(|it| it == names::capm3::MACHINE_FINALIZER) {
+            finalizers.push(names::capm3::MACHINE_FINALIZER.to_owned());
+        }
+        let metadata = json!({ "annotations": annotations, "finalizers": finalizers });
+        self.write_machine(json!({ "metadata": metadata })).await
     }
 
     async fn write_machine(&mut self, patch: Value) -> Result<(), Error> {

@@ -256,7 +256,24 @@ impl Model for Hall {
                         Visit::Here(Person {
                             deleting: false,
                             associated: true,
+                            names,
+                            intends,
+                            ..
+                        }) => intends.or(*names).is_none_or(|it| {
+                            at(&state.hosts, it).consumer == Consumer::Machine(index)
+                        }),
+                        _ => true,
+                    })
+                },
+            ),
+            Property::always(
+                "a machine names a host to CAPM3 only if it has that host, or came up on it",
+                |_, state: &State| {
+                    (0_u8..).zip(&state.machines).all(|(index, visit)| match visit {
+                        Visit::Here(Person {
                             names: Some(it),
+                            deleting: false,
+                            identified: false,
                             ..
                         }) => at(&state.hosts, *it).consumer == Consumer::Machine(index),
                         _ => true,
@@ -296,7 +313,7 @@ impl Model for Hall {
                 |hall: &Self, state: &State| {
                     let looks = |owner: u8| {
                         (0_u8..).zip(&state.machines).any(|(it, visit)| {
-                            let free = |it: &Person| !it.deleting && it.names.is_none();
+                            let free = |it: &Person| !it.deleting && it.host().is_none();
                             hall.owner(it) != owner
                                 && matches!(visit, Visit::Here(person) if free(person))
                         })

@@ -243,9 +243,16 @@ pub struct Metal3MachineTemplateStatus {
 }
 
 impl Metal3Machine {
-    /// Name of the host that the machine has or is about to claim. The host stands in the
-    /// machine's own namespace, whatever namespace the annotation names.
+    /// Name of the host that the machine has or is about to claim.
     pub fn host_name(&self) -> Option<&str> {
+        let intended =
+            self.annotation(names::ferrite::INTENDS_HOST).filter(|name| !name.is_empty());
+        intended.or_else(|| self.named_host())
+    }
+
+    /// The same as CAPM3 reads it, for whom the machine has that host. The host stands in the machine's own namespace, whatever
+    /// namespace the annotation names.
+    pub fn named_host(&self) -> Option<&str> {
         let host = self.annotation(names::metal3::HOST)?;
         let name = host.split_once('/').map_or(host, |(_, name)| name);
         (!name.is_empty()).then_some(name)

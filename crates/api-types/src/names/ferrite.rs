@@ -84,6 +84,11 @@ pub const RESERVED_HOST_UID: &str = "ferrite.metal3.io/reserved-host-uid";
 /// Written and read by `capm3-reuse`: a host of the same name may be another one.
 pub const HOST_UID: &str = "ferrite.metal3.io/host-uid";
 
+/// Annotation on a `Metal3Machine`: the host that it is about to claim. A key of our own: for CAPM3 a machine that has its
+/// annotation [`HOST`](super::metal3::HOST) has that host. Gone once the machine names the host that it has there. Written by
+/// `capm3-reuse`, read by every controller that asks for the host of a machine.
+pub const INTENDS_HOST: &str = "ferrite.metal3.io/intends-host";
+
 /// Annotation on a `Metal3Machine`: the host that it was about to claim and will not have after all.
 /// Until that host was looked at once more, a claim of it may still be on its way. Written and read
 /// by `capm3-reuse`.

@@ -52,9 +52,11 @@ pub(super) fn go_on(case: &Case<'_>) -> Option<Decision> {
     let host = named(case).filter(|host| fits(case, host) && !is_better_left(case.seen, host));
     Some(match host {
         Some(host) => {
-            let is_intent = case.machine.annotation(names::ferrite::HOST_UID).is_some()
+            let ours = [names::ferrite::INTENDS_HOST, names::ferrite::HOST_UID];
+            let is_intent = ours.iter().all(|key| case.machine.annotation(key).is_some())
                 && is_held(case.machine);
-            // Somebody else's word: a machine that is deleted just after its claim would leave the host behind.
+            // Somebody else's word, or that of an earlier release. A machine that is deleted just after its claim would leave the
+            // host behind, and CAPM3 takes the host for one that the machine has.
             let first = if is_intent { Vec::new() } else { vec![intend(host)] };
             take(case, host, first)?
         }
@@ -200,6 +202,18 @@ fn intend(host: &BareMetalHost) -> Write {
     Write::Intend { host: host.name_any(), uid: host.metadata.uid.clone().unwrap_or_default() }
 }
 
+/// Whoever renders its secrets is waited for.
+pub(super) fn awaits_data(machine: &Metal3Machine) -> Said {
+    let name = machine.metadata.name.as_deref().unwrap_or_default();
+    let filter = machine.label(names::capi::WATCH_FILTER);
+    Said::no(Reason::WaitingForData, &text::not_rendered(name, filter))
+}
+
+/// The machine names the host that it has.
+pub(super) fn name_host(host: &BareMetalHost) -> Write {
+    Write::Name { host: host.name_any(), uid: host.metadata.uid.clone().unwrap_or_default() }
+}
+
 /// The claim, after what has to be written before it.
 fn take(case: &Case<'_>, host: &BareMetalHost, mut writes: Vec<Write>) -> Option<Decision> {
     let (seen, (parent, _)) = (case.seen, case.parents()?);
@@ -214,9 +228,12 @@ fn take(case: &Case<'_>, host: &BareMetalHost, mut writes: Vec<Write>) -> Option
     let message = text::host(&name) + &why;
     let references =
         if wants_data { Vec::new() } else { secrets(case.machine, parent, &seen.data) };
+    let awaits = (seen.data == Data::NotAskedFor).then(|| awaits_data(case.machine));
+    let installs = || Said::no(Reason::Provisioning, text::INSTALLING);
     let report = Report {
         associated: Some(Said::yes(reason, &message)),
-        ready: Some(Said::no(Reason::Provisioning, text::INSTALLING)),
+        data_ready: awaits.clone(),
+        ready: Some(awaits.unwrap_or_else(installs)),
         paused: Some(not_paused()),
         references,
         ..Report::default()
@@ -225,6 +242,10 @@ fn take(case: &Case<'_>, host: &BareMetalHost, mut writes: Vec<Write>) -> Option
     let is_news = !is_known(seen, reason) || !why.is_empty();
     let claimed = Claimed { host: name.clone(), reason, message: message.clone(), is_news };
     writes.push(Write::Claim { host: name, install, claimed: Some(claimed) });
+    if wants_data {
+        // Whoever renders secrets goes by that.
+        writes.push(name_host(host));
+    }
     let decision = with_report(seen, case.now, writes, (reason, &message), &report);
     Some(Decision { events: Vec::new(), ..decision })
 }

@@ -10,7 +10,7 @@ use controller_kit::engine::Reason as _;
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use super::obtain::{give_up, install, secrets};
+use super::obtain::{awaits_data, give_up, install, name_host, secrets};
 use super::{
     CONDITION_ASSOCIATED, Case, RESYNC, after, entry, look_closer, node, not_paused, on_machine,
     says, step, told, with_report,
@@ -25,18 +25,32 @@ use crate::{host, text};
 /// What the schema of the machine's status takes.
 const ADDRESSES: usize = 32;
 
-/// The machine names the host, and has the finalizer, before anything else is done with it.
+/// The machine names the host, and has the finalizer, before anything else is done with it. Where nothing goes by that before the
+/// machine is up, the write that says so then names it, and until then the intent does.
 pub(super) fn adopt(case: &Case<'_>) -> Option<Decision> {
     let (host, machine) = (case.own_host()?, case.machine);
     let name = host.name_any();
+    let is_intent = machine.annotation(names::ferrite::INTENDS_HOST).is_some();
     let knows = machine.host_name() == Some(&name)
-        && machine.annotation(names::ferrite::GIVES_UP_HOST).is_none();
+        && machine.annotation(names::ferrite::GIVES_UP_HOST).is_none()
+        && (!is_intent || (case.seen.data == Data::NotWanted && has_no_id(machine)));
     if is_held(machine) && knows && is_same(machine, host) {
         return None;
     }
-    let uid = host.metadata.uid.clone().unwrap_or_default();
     let text = text::names_machine(&name);
-    Some(step(Write::Intend { host: name, uid }, Reason::HostAdopted, &text))
+    let mut decision = step(name_host(host), Reason::HostAdopted, &text);
+    // What was told of how it came to its host was told of another one. First, or the uid would not say that after a crash.
+    if !is_same(machine, host) && was_associated(machine) {
+        let associated = Some(Said::yes(Reason::HostAdopted, &text::host(&name)));
+        let report = Report { associated, ..Report::default() };
+        let told = status::patch(machine, &report, case.now).map(Write::Report);
+        decision.writes.splice(0..0, told);
+    }
+    Some(decision)
+}
+
+fn has_no_id(machine: &Metal3Machine) -> bool {
+    machine.spec.provider_id.as_deref().unwrap_or_default().is_empty()
 }
 
 /// After a move to another cluster every uid is another.
@@ -76,7 +90,7 @@ pub(super) fn serve(case: &Case<'_>) -> Option<Decision> {
     let mut references = Vec::new();
     let is_told = host::is_told_what_to_install(host);
     let up = host.provisioning_state().is_provisioned() && is_told;
-    let has_no_id = machine.spec.provider_id.as_deref().unwrap_or_default().is_empty();
+    let has_no_id = has_no_id(machine);
     if is_told || machine.is_provisioned() {
         if seen.data != Data::NotWanted {
             data_ready = Some(rendered());
@@ -140,6 +154,7 @@ pub(super) fn serve(case: &Case<'_>) -> Option<Decision> {
     }
     if up && has_no_id {
         writes.push(Write::Identify {
+            host: name.clone(),
             provider_id: provider_id(machine, &name),
             failure_domain: host::failure_domain(host)
                 .filter(|domain| machine.spec.failure_domain.as_deref() != Some(domain))
@@ -201,13 +216,7 @@ fn untold_secrets(seen: &MachineSeen, parent: &Machine) -> Vec<(&'static str, St
     all.filter(|(field, _)| !is_told(field)).collect()
 }
 
-fn awaits_data(machine: &Metal3Machine) -> Said {
-    let name = machine.metadata.name.as_deref().unwrap_or_default();
-    let filter = machine.label(names::capi::WATCH_FILTER);
-    Said::no(Reason::WaitingForData, &text::not_rendered(name, filter))
-}
-
-/// How it came to its host, and why to that one, stays as it was said first.
+/// How it came to its host, and why to that one, stays as it was said first: see [`adopt`].
 fn associated(seen: &MachineSeen, host: &str) -> Said {
     let before = status::reported(&seen.machine, CONDITION_ASSOCIATED).filter(|it| it.is_true());
     let said_why =
@@ -217,11 +226,9 @@ fn associated(seen: &MachineSeen, host: &str) -> Said {
     if let (None, Some(claimed)) = (known, seen.claimed.as_ref().filter(|it| it.host == host)) {
         return Said::yes(claimed.reason, &claimed.message);
     }
-    let reason = known.unwrap_or(Reason::HostAdopted);
     let text = text::host(host);
-    let said = before.and_then(|it| it.message.as_deref());
-    let is_of_it = |said: &&str| said.strip_prefix(&text).is_some_and(|why| why.starts_with(':'));
-    Said::yes(reason, said.filter(is_of_it).unwrap_or(&text))
+    let said = before.and_then(|it| it.message.as_deref()).filter(|_| known.is_some());
+    Said::yes(known.unwrap_or(Reason::HostAdopted), said.unwrap_or(&text))
 }
 
 /// A machine that had a host and has it no more. One that was not up yet looks for another.

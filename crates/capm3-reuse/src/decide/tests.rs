@@ -123,6 +123,16 @@ fn having(host: &BareMetalHost) -> MachineSeen {
     seen
 }
 
+/// The machine is about to claim this host.
+fn intending(host: &BareMetalHost) -> MachineSeen {
+    let mut seen = having(host);
+    seen.machine.status = None;
+    let annotations = seen.machine.metadata.annotations.as_mut().unwrap();
+    annotations.remove(names::metal3::HOST);
+    annotate(&mut seen.machine, names::ferrite::INTENDS_HOST, host.metadata.name.as_ref().unwrap());
+    seen
+}
+
 fn leaving(mut seen: MachineSeen) -> MachineSeen {
     seen.machine.metadata.deletion_timestamp = Some(Time(now()));
     seen
@@ -196,6 +206,7 @@ impl Told for Decision {
 fn kinds(decision: &Decision) -> Vec<&'static str> {
     let kind = |step: &Write| match step {
         Write::Intend { .. } => "intend",
+        Write::Name { .. } => "name host",
         Write::Claim { .. } => "claim",
         Write::Install { .. } => "install",
         Write::Unpause { .. } => "unpause",
@@ -217,6 +228,7 @@ fn kinds(decision: &Decision) -> Vec<&'static str> {
     kinds.filter(|it| !["name", "wait"].contains(it)).collect()
 }
 
+mod intents;
 mod kept;
 mod leaving;
 mod left;
@@ -286,17 +298,6 @@ fn a_refusal_writes_nothing_but_its_condition() {
 }
 
 #[test]
-fn what_is_told_already_is_not_told_again() {
-    let mut seen = seen();
-    let first = decided(&seen);
-    let [Write::Report(status), Write::Wait(_)] = &first.writes[..] else { panic!("{first:?}") };
-    assert!(first.news());
-    seen.machine.status = Some(serde_json::from_value(status.clone()).unwrap());
-    let second = decided(&seen);
-    assert_eq!((second.reason, kinds(&second), second.news()), (first.reason, vec![], false));
-}
-
-#[test]
 fn a_pause_of_a_machine_with_a_watch_filter_says_who_prepares_its_host_for_a_move() {
     for filter in [None, Some("ours")] {
         let mut seen = seen();
@@ -305,6 +306,17 @@ fn a_pause_of_a_machine_with_a_watch_filter_says_who_prepares_its_host_for_a_mov
         seen.machine.metadata.labels = Some(label.into_iter().collect());
         assert_eq!(decided(&seen).message().contains("--watch-filter is ours"), filter.is_some());
     }
+}
+
+#[test]
+fn what_is_told_already_is_not_told_again() {
+    let mut seen = seen();
+    let first = decided(&seen);
+    let [Write::Report(status), Write::Wait(_)] = &first.writes[..] else { panic!("{first:?}") };
+    assert!(first.news());
+    seen.machine.status = Some(serde_json::from_value(status.clone()).unwrap());
+    let second = decided(&seen);
+    assert_eq!((second.reason, kinds(&second), second.news()), (first.reason, vec![], false));
 }
 
 #[test]
@@ -394,54 +406,11 @@ fn which_host_it_gets_depends_on_reuse_and_on_what_there_is() {
 }
 
 #[test]
-fn an_intent_is_followed_by_a_claim_only_of_that_very_host_read_live() {
-    let free = host("h", "available");
-    let mut seen = having(&free);
-    seen.machine.status = None;
-    assert_eq!(kinds(&decided(&seen)), ["claim", "report"]);
-    seen.live = false;
-    let closer = decided(&seen);
-    // Soon, and not at once: a cache may be behind for minutes.
-    assert_eq!(closer.writes.len(), 0);
-    assert!(closer.again() > Some(Duration::ZERO) && closer.again() <= Some(YOUNG));
-    seen.live = true;
-    // The same name, another host.
-    annotate(&mut seen.machine, names::ferrite::HOST_UID, "older");
-    assert_eq!(kinds(&decided(&seen)), ["give up"]);
-}
-
-#[test]
-fn an_intent_is_given_up_when_the_host_is_not_to_be_had_any_more() {
-    let unfit = [
-        consumer("other", "other-uid"),
-        kept_for(&Owner { uid: "later".to_owned(), ..owner() }),
-        json!({"metadata": {"annotations": {names::capm3::UNHEALTHY: ""}}}),
-        json!({"metadata": {"annotations": {names::metal3::PAUSED: ""}}}),
-        json!({"metadata": {"annotations": {names::metal3::DETACHED: ""}}}),
-        json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
-        json!({"status": {"errorMessage": "broken"}}),
-        json!({"status": {"operationalStatus": "error"}}),
-        json!({"status": {"provisioning": {"state": "inspecting"}}}),
-        json!({"spec": {"image": {"url": "http://somebody/else"}}}),
-    ];
-    for patch in unfit {
-        let mut seen = having(&with(&host("h", "available"), &patch));
-        seen.machine.status = None;
-        assert_eq!(kinds(&decided(&seen)), ["give up"], "{patch}");
-    }
-    let mut seen = having(&host("h", "available"));
-    seen.machine.status = None;
-    seen.host = HostSeen::Gone("h".to_owned());
-    assert_eq!(kinds(&decided(&seen)), ["give up"]);
-}
-
-#[test]
 fn a_host_with_the_watch_label_of_others_is_not_claimed_and_one_that_is_its_machine_s_stays() {
     let free = host("h", "available");
     let kept = with(&free, &kept_for(&owner()));
     for host in [&free, &kept] {
-        let mut intends = having(host);
-        intends.machine.status = None;
+        let mut intends = intending(host);
         intends.reuse = Reuse::On;
         assert_eq!(kinds(&decided(&intends)), ["claim", "report"]);
         intends.host_of_others = true;
@@ -460,35 +429,6 @@ fn a_host_with_the_watch_label_of_others_is_not_claimed_and_one_that_is_its_mach
     let mut has = having(&own);
     has.host_of_others = true;
     assert_eq!(decided(&has).reason, Reason::Provisioned);
-}
-
-#[test]
-fn a_host_that_was_given_up_is_taken_after_all_or_passed_over_before_another_is_taken() {
-    let given_up = |host: &BareMetalHost| {
-        let mut seen = having(host);
-        seen.machine.status = None;
-        seen.machine.metadata.annotations = None;
-        annotate(&mut seen.machine, names::ferrite::GIVES_UP_HOST, "h");
-        seen.choice.free = Some(cached(&self::host("other", "available")));
-        seen
-    };
-    let free = host("h", "available");
-    assert_eq!(kinds(&decided(&given_up(&free))), ["intend", "claim", "report"]);
-    // It looks claimable to another process and is none for us.
-    let kept = with(&free, &kept_for(&owner()));
-    let decision = decided(&given_up(&kept));
-    assert_eq!(kinds(&decision), ["pass over", "intend", "claim", "report"]);
-    assert_eq!(decision.writes[0], Write::PassOver { host: "h".to_owned(), insists: true });
-    let taken = with(&free, &consumer("other", "x"));
-    assert_eq!(kinds(&decided(&given_up(&taken))), ["intend", "claim", "report"]);
-    // With no other to take it is forgotten, or it would be passed over again and again.
-    let mut alone = given_up(&kept);
-    alone.choice.free = None;
-    assert_eq!(kinds(&decided(&alone)), ["pass over", "forget", "report"]);
-    assert_eq!(decided(&alone).next, Next::Now, "and then it may be taken after all");
-    // The claim of another process got through.
-    let ours = with(&free, &consumer("m", "m-uid"));
-    assert_eq!(kinds(&decided(&given_up(&ours))), ["intend"]);
 }
 
 #[test]

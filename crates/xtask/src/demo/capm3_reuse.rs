@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use api_types::names::capi::CLONED_FROM_NAME;
+use api_types::names::ferrite::INTENDS_HOST;
 use api_types::names::ferrite::{POWER, POWER_MANAGED};
 use api_types::names::metal3::HOST;
 use bench::bmo;
@@ -170,8 +171,8 @@ fn cloned_from(machine: &DynamicObject) -> String {
 }
 
 fn host_of(machine: &DynamicObject) -> String {
-    let named = machine.annotations().get(HOST).map_or("", String::as_str);
-    named.split_once('/').map_or("", |(_, name)| name).to_owned()
+    let named = [INTENDS_HOST, HOST].iter().find_map(|key| machine.annotations().get(*key));
+    named.map_or("", |it| it.rsplit('/').next().unwrap_or_default()).to_owned()
 }
 
 fn consumer(host: &DynamicObject) -> String {

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use api_types::names::ferrite::INTENDS_HOST;
 use api_types::names::metal3::HOST;
 use bench::bmo;
 use bench::cluster_api::objects::METAL3_MACHINE;
@@ -149,8 +150,8 @@ async fn done(ground: &Ground, round: Round) -> anyhow::Result<()> {
     let mut machines = watch::objects(api, which);
     let mut hosts = BTreeSet::new();
     let has_host = |machine: &DynamicObject| {
-        let host = machine.annotations().get(HOST);
-        hosts.extend(host.cloned());
+        let host = [INTENDS_HOST, HOST].iter().find_map(|key| machine.annotations().get(*key));
+        hosts.extend(host.map(|it| it.rsplit('/').next().unwrap_or_default().to_owned()));
         host.is_some()
     };
     watch::seen(&mut machines, round.count, "every machine has a host", has_host).await?;

@@ -98,10 +98,13 @@ fn as_machine(index: u8, person: Person) -> Metal3Machine {
     if let Some(host) = person.names {
         annotations.insert(names::metal3::HOST.to_owned(), format!("ns/h{host}"));
     }
+    if let Some(host) = person.intends {
+        annotations.insert(names::ferrite::INTENDS_HOST.to_owned(), format!("h{host}"));
+    }
     if let Some(host) = person.gives_up {
         annotations.insert(names::ferrite::GIVES_UP_HOST.to_owned(), format!("h{host}"));
     }
-    if let Some(host) = person.names.or(person.gives_up) {
+    if let Some(host) = person.host().or(person.gives_up) {
         annotations.insert(names::ferrite::HOST_UID.to_owned(), format!("h{host}"));
     }
     read.metadata.annotations = (!annotations.is_empty()).then_some(annotations);
@@ -162,7 +165,7 @@ impl Hall {
         cached: Option<Person>,
     ) -> (Option<Person>, bool) {
         let Some(cached) = cached else { return (None, false) };
-        let names = |person: &Person| person.gives_up.or(person.names);
+        let names = |person: &Person| person.gives_up.or(person.host());
         let by_host = || {
             let is_its = |host: &Host| host.consumer == Consumer::Machine(index);
             hosts.iter().position(is_its).and_then(|it| u8::try_from(it).ok())
@@ -196,7 +199,7 @@ impl Hall {
         let (person, live) = Self::second_read(state, *index, hosts, *cached);
         let person = person.filter(|_| live)?;
         let again = person.deleting || (person.associated && person.gives_up.is_none());
-        person.gives_up.or(person.names).filter(|_| again)
+        person.gives_up.or(person.host()).filter(|_| again)
     }
 
     pub(super) fn about_machine(
@@ -210,7 +213,7 @@ impl Hall {
         let machine = as_machine(index, person);
         let own = self.owner(index);
         let its = |it: &(u8, &Host)| {
-            let named = person.gives_up.or(person.names);
+            let named = person.gives_up.or(person.host());
             named.map_or(it.1.consumer == Consumer::Machine(index), |name| name == it.0)
         };
         let host = (0_u8..).zip(hosts).find(its);
@@ -267,7 +270,7 @@ impl Hall {
                 Visit::Outside => to_come += 1,
                 Visit::Here(person) if !person.deleting => {
                     machines += 1;
-                    if person.names.is_none() {
+                    if person.host().is_none() {
                         without_host.insert(format!("m{it}"));
                     }
                 }
@@ -294,10 +297,11 @@ fn as_move(write: &Write, person: Person) -> Option<Move> {
     Some(match write {
         Write::Intend { host, .. } => Move::Intend(number(host)),
         Write::Claim { host, .. } => Move::Claim(number(host)),
+        Write::Name { host, .. } => Move::Name(number(host)),
         Write::GiveUp { host } => Move::GiveUp(number(host)),
         Write::PassOver { host, .. } => Move::PassOver(number(host)),
         Write::Forget => Move::Forget,
-        Write::Identify { .. } => Move::Identify,
+        Write::Identify { host, .. } => Move::Identify(number(host)),
         Write::Report(status) => {
             let conditions = status["conditions"].as_array();
             let said = conditions

@@ -45,11 +45,20 @@ pub(super) struct Host {
 pub(super) struct Person {
     pub(super) deleting: bool,
     pub(super) kept: bool,
+    /// Under the key that CAPM3 reads, too.
     pub(super) names: Option<u8>,
+    pub(super) intends: Option<u8>,
     pub(super) gives_up: Option<u8>,
     pub(super) associated: bool,
     pub(super) identified: bool,
     pub(super) provisioned: bool,
+}
+
+impl Person {
+    /// The host that it has or is about to claim.
+    pub(super) fn host(&self) -> Option<u8> {
+        self.intends.or(self.names)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,11 +79,12 @@ pub(super) enum Subject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Move {
     Intend(u8),
+    Name(u8),
     Claim(u8),
     GiveUp(u8),
     PassOver(u8),
     Forget,
-    Identify,
+    Identify(u8),
     Told { associated: bool, provisioned: bool },
     Clear(u8, Option<u8>),
     Release(u8, Option<u8>),
@@ -141,9 +151,10 @@ impl Move {
             | Self::Release(host, _)
             | Self::Free(host) => Some(host),
             Self::Intend(_)
+            | Self::Name(_)
             | Self::GiveUp(_)
             | Self::Forget
-            | Self::Identify
+            | Self::Identify(_)
             | Self::Told { .. }
             | Self::LetGo => None,
         }
@@ -198,16 +209,23 @@ impl State {
         let by = Some(by);
         match step {
             Move::Intend(host) => self.change_machine(by, machine, |person| {
-                Visit::Here(Person { names: Some(host), gives_up: None, kept: true, ..person })
+                let (names, intends) = (None, Some(host));
+                Visit::Here(Person { names, intends, gives_up: None, kept: true, ..person })
+            }),
+            Move::Name(host) => self.change_machine(by, machine, |person| {
+                let (names, intends) = (Some(host), None);
+                Visit::Here(Person { names, intends, gives_up: None, kept: true, ..person })
             }),
             Move::GiveUp(host) => self.change_machine(by, machine, |person| {
-                Visit::Here(Person { names: None, gives_up: Some(host), ..person })
+                let (names, intends) = (None, None);
+                Visit::Here(Person { names, intends, gives_up: Some(host), ..person })
             }),
             Move::Forget => self.change_machine(by, machine, |person| {
                 Visit::Here(Person { gives_up: None, ..person })
             }),
-            Move::Identify => self.change_machine(by, machine, |person| {
-                Visit::Here(Person { identified: true, ..person })
+            Move::Identify(host) => self.change_machine(by, machine, |person| {
+                let (names, intends) = (Some(host), None);
+                Visit::Here(Person { names, intends, identified: true, ..person })
             }),
             Move::Told { associated, provisioned } => self.change_machine(by, machine, |person| {
                 Visit::Here(Person { associated, provisioned, ..person })

@@ -76,7 +76,7 @@ fn any_host(name: &'static str) -> impl Strategy<Value = BareMetalHost> {
 }
 
 fn any_seen() -> impl Strategy<Value = (MachineSeen, Policy)> {
-    let names = prop::sample::select(vec!["", "names", "gives up"]);
+    let names = prop::sample::select(vec!["", "names", "intends", "gives up"]);
     let reuse = prop::sample::select(vec![Reuse::On, Reuse::Off]);
     let verdict = prop::sample::select(vec![
         Verdict::For { owner: owner(), cleaning: None },
@@ -93,6 +93,10 @@ fn any_seen() -> impl Strategy<Value = (MachineSeen, Policy)> {
             let machine = &mut seen.machine;
             match names {
                 "names" => annotate(machine, names::metal3::HOST, "ns/h"),
+                "intends" => {
+                    annotate(machine, names::ferrite::INTENDS_HOST, "h");
+                    annotate(machine, names::ferrite::HOST_UID, "h-uid");
+                }
                 "gives up" => annotate(machine, names::ferrite::GIVES_UP_HOST, "h"),
                 _ => {}
             }
@@ -225,17 +229,29 @@ proptest! {
         let machine = &seen.machine;
         let leaving = machine.metadata.deletion_timestamp.is_some();
         let mut taken_away = 0;
+        // Under which key the machine names a host before a write.
+        let (mut intends, mut claimed) = (machine.named_host().is_none(), None);
         for step in &decision.writes {
             match step {
-                Write::Claim { host, .. } => {
-                    let host = named(&seen, host).expect("only a host that was seen is claimed");
+                Write::Intend { .. } => intends = true,
+                Write::Name { host, .. } | Write::Identify { host, .. } => {
+                    let own = named(&seen, host).is_some_and(|it| judge::is_of(it, machine));
+                    prop_assert!(own || claimed == Some(host), "CAPM3 takes it for the machine's");
+                }
+                Write::AskForData => {
+                    prop_assert!(machine.named_host().is_some(), "CAPM3 renders nothing");
+                }
+                Write::Claim { host: name, .. } => {
+                    let host = named(&seen, name).expect("only a host that was seen is claimed");
                     let own = judge::is_of(host, machine);
+                    prop_assert!(own || intends, "CAPM3 would take it from whoever has it by then");
+                    claimed = Some(name);
                     prop_assert!(!leaving);
                     // Or a machine that is deleted just then would leave it behind.
                     let mut finalizers = machine.metadata.finalizers.iter().flatten();
                     let keeps = finalizers.any(|it| it == names::capm3::MACHINE_FINALIZER);
-                    let intends = |it: &Write| matches!(it, Write::Intend { .. });
-                    prop_assert!(keeps || decision.writes.iter().any(intends));
+                    let is_intent = |it: &Write| matches!(it, Write::Intend { .. });
+                    prop_assert!(keeps || decision.writes.iter().any(is_intent));
                     // A machine that was up once comes up on no other host.
                     prop_assert!(own || !was_up(machine));
                     prop_assert!(own || judge::exclusion(host).is_none());

@@ -130,8 +130,8 @@ fn why_a_free_host_was_taken_is_in_the_condition_and_an_event_and_stays_there() 
     assert_eq!(decision.message(), why);
 
     // The claim was superseded after the choice was written: why it chose so is not lost.
-    let mut again = having(&host("h", "available"));
-    (again.machine.status, again.reuse) = (None, Reuse::On);
+    let mut again = intending(&host("h", "available"));
+    again.reuse = Reuse::On;
     let decision = decided(&again);
     assert!(
         decision.news() && decision.message().contains("none is kept for MachineDeployment md")
@@ -139,12 +139,20 @@ fn why_a_free_host_was_taken_is_in_the_condition_and_an_event_and_stays_there() 
 
     let image = json!({"spec": {"image": {"url": "http://a/b"}, "online": true}});
     let ours = with(&with(&host("h", "provisioning"), &consumer("m", "m-uid")), &image);
-    for (said, kept) in [(why, true), ("Host h", true), ("Host another: why", false)] {
+    for said in [why, "Host h"] {
         let mut later = having(&ours);
         let conditions = &mut later.machine.status.as_mut().unwrap().conditions;
         conditions[0].message = Some(said.to_owned());
-        let now_said = told(&decided(&later), CONDITION_ASSOCIATED).1;
-        assert_eq!(now_said, if kept { said } else { "Host h" });
+        assert_eq!(told(&decided(&later), CONDITION_ASSOCIATED).1, said);
+        // That the annotation is edited makes it no other host.
+        annotate(&mut later.machine, names::metal3::HOST, "ns/another");
+        assert_eq!(kinds(&decided(&later)), ["name host"]);
+        annotate(&mut later.machine, names::ferrite::HOST_UID, "another-uid");
+        let decision = decided(&later);
+        assert_eq!(kinds(&decision), ["report", "name host"]);
+        let [Write::Report(status), _] = &decision.writes[..] else { panic!("{decision:?}") };
+        let told = &status["conditions"][0];
+        assert_eq!((&told["reason"], &told["message"]), (&json!("HostAdopted"), &json!("Host h")));
     }
     // Without reuse there is nothing to wonder about.
     seen.reuse = Reuse::Off;
@@ -330,8 +338,8 @@ fn a_host_whose_claim_is_refused_for_long_is_left_for_another_and_a_kept_one_onl
         (&kept, true, false, "h", "claim"),
         (&kept, true, true, "h", "give up"),
     ] {
-        let mut seen = having(named);
-        (seen.machine.status, seen.reuse) = (None, Reuse::On);
+        let mut seen = intending(named);
+        seen.reuse = Reuse::On;
         seen.refused = Some(refused.to_owned());
         seen.choice.free = is_free.then(|| cached(&other));
         seen.choice.kept = is_kept.then(|| cached(&kept_other));
@@ -417,7 +425,7 @@ fn a_machine_whose_claim_is_refused_has_no_host_and_one_that_was_up_needs_no_oth
 
 #[test]
 fn a_host_that_somebody_else_wrote_on_a_machine_is_claimed_only_after_our_own_intent() {
-    let changes: [(Change, &[&str]); 4] = [
+    let changes: [(Change, &[&str]); 5] = [
         (|_| (), &["claim", "report"]),
         (|it| it.machine.metadata.finalizers = None, &["intend", "claim", "report"]),
         (
@@ -431,10 +439,22 @@ fn a_host_that_somebody_else_wrote_on_a_machine_is_claimed_only_after_our_own_in
             },
             &["intend", "claim", "report"],
         ),
+        // As earlier releases wrote it: for CAPM3 it has that host.
+        (
+            |it| {
+                it.machine
+                    .metadata
+                    .annotations
+                    .as_mut()
+                    .unwrap()
+                    .remove(names::ferrite::INTENDS_HOST);
+                annotate(&mut it.machine, names::metal3::HOST, "ns/h");
+            },
+            &["intend", "claim", "report"],
+        ),
     ];
     for (change, steps) in changes {
-        let mut seen = having(&host("h", "available"));
-        seen.machine.status = None;
+        let mut seen = intending(&host("h", "available"));
         change(&mut seen);
         let decision = decided(&seen);
         assert_eq!(kinds(&decision), steps);
@@ -472,9 +492,8 @@ fn a_name_that_is_too_long_is_told_only_where_no_other_host_does_and_others_are_
     assert_eq!(decided(&seen).reason, Reason::HostClaimed);
     // One that it was going to take is given up for another.
     let long = host(&"h".repeat(253), "available");
-    let mut intends = having(&long);
+    let mut intends = intending(&long);
     intends.machine.metadata.name = Some("m".repeat(253));
-    intends.machine.status = None;
     assert_eq!(kinds(&decided(&intends)), ["give up"]);
     assert_eq!(host_name_bytes(&intends.machine), 512 - "metal3://ns//".len() - 253);
 }

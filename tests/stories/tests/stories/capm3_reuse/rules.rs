@@ -5,7 +5,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use super::scene::{condition, consumer, host_of, state};
+use super::scene::{condition, consumer, host_of, named_host, state};
 
 /// With what the word for a consumer begins that is a machine, and an owner of machines.
 const MACHINE: &str = "Metal3Machine/";
@@ -94,6 +94,19 @@ fn up_on_its_own(world: &World) -> Result<(), String> {
         let own = hosts(world).any(|it| it.name_any() == host_of(machine) && has(it, machine));
         if up && !leaves && !own {
             return Err(format!("{} is up and has no host", machine.name_any()));
+        }
+    }
+    Ok(())
+}
+
+/// CAPM3 takes the host that a machine names for the machine's, whoever has it. It need not be asked before it does: it may take
+/// over at any moment.
+fn named_on_its_own(world: &World) -> Result<(), String> {
+    for machine in machines(world).filter(|it| it.data["spec"]["providerID"].is_null()) {
+        let (named, leaves) = (named_host(machine), machine.metadata.deletion_timestamp.is_some());
+        let own = hosts(world).any(|it| it.name_any() == named && has(it, machine));
+        if !named.is_empty() && !leaves && !own {
+            return Err(format!("{} names {named} and has not got it", machine.name_any()));
         }
     }
     Ok(())
@@ -261,6 +274,7 @@ pub(super) fn invariants() -> Vec<Invariant> {
         Invariant::new("only a machine's host has an image", image_of_claimant),
         Invariant::new("a host is given back only when it is cleared", cleared_first),
         Invariant::new("a machine that is up has its host", up_on_its_own),
+        Invariant::new("a host that a machine names to CAPM3 is the machine's", named_on_its_own),
         Invariant::new("the machine that has a host is there", machine_is_there),
         Invariant::new(
             "a host bears what its consumer put there and nothing else",

@@ -299,8 +299,14 @@ pub(super) fn condition<'a>(object: &'a DynamicObject, kind: &str) -> Option<&'a
     object.data["status"]["conditions"].as_array()?.iter().find(|it| it["type"] == kind)
 }
 
-/// The host that a `Metal3Machine` names.
+/// The host that a `Metal3Machine` has or is about to claim.
 pub(super) fn host_of(machine: &DynamicObject) -> String {
+    let intended = machine.annotations().get("ferrite.metal3.io/intends-host").cloned();
+    intended.unwrap_or_else(|| named_host(machine))
+}
+
+/// The host that a `Metal3Machine` has, for CAPM3.
+pub(super) fn named_host(machine: &DynamicObject) -> String {
     let named = machine.annotations().get("metal3.io/BareMetalHost").cloned().unwrap_or_default();
     named.split_once('/').map(|(_, name)| name.to_owned()).unwrap_or_default()
 }
