@@ -1,7 +1,6 @@
 //! Prints how many milliseconds a look at a pool of so many clusters takes, and the decision about it: `pass 1000`.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api_types::hive::{
@@ -12,7 +11,7 @@ use clusterpool_inventory::context::Caches;
 use clusterpool_inventory::decide::decide;
 use clusterpool_inventory::index::{Index, all_in};
 use clusterpool_inventory::make::Materials;
-use clusterpool_inventory::model::{Efforts, Key, Last};
+use clusterpool_inventory::model::{Efforts, Key, Learned};
 use clusterpool_inventory::observe::{Known, observe};
 use clusterpool_inventory::settings::Policy;
 use controller_kit::watch::Undecodable;
@@ -39,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "platform": { "openstack": { "cloud": "here" } },
     });
     let materials = Materials { config: Some(config), ..Materials::default() };
-    let (mut last, efforts) = (Last::default(), Efforts::default());
+    let (mut learned, efforts) = (Learned::default(), Efforts::default());
     let (mut looking, mut deciding) = (Duration::ZERO, Duration::ZERO);
     for pass in 0..=PASSES {
         let now = Timestamp::now();
@@ -54,14 +53,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             now,
         };
         let began = Instant::now();
-        let (seen, _) = observe(&known, &mut last);
+        let (seen, _) = observe(&known, &mut learned);
         let looked = Instant::now();
         let decision = decide(&seen, &policy, now);
-        drop(seen);
-        // It is stored.
-        if let Some(status) = decision.status {
-            Arc::make_mut(&mut last.seen).pool.status = status;
-        }
         // The first one tries the patches.
         if pass > 0 {
             looking += looked - began;

@@ -36,8 +36,8 @@ pub enum Seen {
 /// A pool and all that it depends on, with what its writes insist on.
 #[derive(Debug)]
 pub struct Look {
-    /// What decisions are made of. The next pass takes from here what was not written since.
-    pub seen: Arc<Observed>,
+    /// What decisions are made of.
+    pub seen: Observed,
     /// The pool; none if it is gone.
     pub pool: Option<Arc<ClusterPool>>,
     /// What its clusters are made of.
@@ -66,8 +66,8 @@ pub struct Memory {
     pub rival: Option<Timestamp>,
     /// The pool as the API server itself told last, and when it was asked.
     pub live: Option<(Instant, LivePool)>,
-    /// What the last pass saw.
-    pub last: Last,
+    /// What was learned by looking.
+    pub learned: Learned,
     /// What was tried for its clusters.
     pub efforts: Efforts,
     /// What was written and is not seen yet.
@@ -76,18 +76,13 @@ pub struct Memory {
     pub news_since: Option<Instant>,
 }
 
-/// What the pass before left. With it a look at a pool of 1,000 clusters took 2.3 ms, as `examples/pass.rs` prints, and 6.8 in a
-/// copy of that example which forgot it before each pass.
+/// What looks at the caches learn and later ones cannot see. All else is read anew each time.
 #[derive(Debug, Default, PartialEq)]
-pub struct Last {
-    /// What it saw; what was not written since is taken from here.
-    pub seen: Arc<Observed>,
+pub struct Learned {
     /// The patches that were tried, by customization.
     pub trials: HashMap<String, Trial>,
-    /// The template that they were tried with, if there was one.
-    pub tried_with: Option<u64>,
-    /// Clusters that were seen and are gone, as long as their namespaces stand.
-    pub vacated: BTreeSet<String>,
+    /// Clusters that were seen, as long as they or their namespaces are there.
+    pub met: BTreeSet<String>,
 }
 
 /// What was tried for clusters, and did not succeed yet.

@@ -66,7 +66,7 @@ pub async fn pool(
     let (seen, due) = context.index.with(|index| {
         let materials = &materials;
         let known = Known { caches, index, key, policy, materials, rival: note, efforts, now };
-        observe(&known, &mut memory.last)
+        observe(&known, &mut memory.learned)
     });
     if pool.is_some() {
         context.metrics.seen(key, &seen);
@@ -78,7 +78,7 @@ pub async fn pool(
     let waits = [due, rival.map(|(_, left)| left), again, rest];
     let bindings = if pool.is_some() { bindings(context, key, &seen) } else { Vec::new() };
     Ok(Some(Seen::Pool(Box::new(Look {
-        has_notes: memory.last.trials.values().any(Trial::has_news),
+        has_notes: memory.learned.trials.values().any(Trial::has_news),
         wait: waits.into_iter().flatten().min(),
         at: now,
         seen,

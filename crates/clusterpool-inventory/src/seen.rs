@@ -26,8 +26,6 @@ pub struct Observed {
     pub claims: Vec<Claim>,
     /// The namespaces that were made for its clusters.
     pub namespaces: Vec<Namespace>,
-    /// Customizations with the finalizer that Hive's own controller puts on them for this pool.
-    pub kept_by_hive: BTreeSet<String>,
     /// Names for clusters whose namespaces were found to be somebody else's.
     pub taken: BTreeSet<String>,
     /// Entries whose clusters could not be made, since somebody refused it.
@@ -281,6 +279,7 @@ pub struct Cluster {
 
 /// A customization.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Customization {
     /// Its name.
     pub name: String,
@@ -292,6 +291,8 @@ pub struct Customization {
     pub deleting: bool,
     /// Whether it has our finalizer.
     pub kept: bool,
+    /// Whether it has the one that Hive's own controller puts there for this pool.
+    pub kept_by_hive: bool,
     /// Its lease, if it is not free.
     pub lease: Option<Lease>,
     /// Live clusters of other pools that were made from it.

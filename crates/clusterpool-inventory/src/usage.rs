@@ -65,7 +65,7 @@ impl<'a> Uses<'a> {
             }
             let entry = uses.named(&it.name);
             (entry.customization, entry.held) = (Some(it), held);
-            entry.kept = it.kept || seen.kept_by_hive.contains(&it.name);
+            entry.kept = it.kept || it.kept_by_hive;
         }
         for name in seen.pool.listed.names() {
             uses.named(name).listed = true;

@@ -338,7 +338,7 @@ impl Pass<'_> {
     /// thing. On the customization, since a pool's events of one reason would be taken for one.
     fn notes(&self, memory: &mut Memory, stored: Option<&Status>) -> Vec<(ObjectReference, Event)> {
         let before = &self.look.seen.pool.status.inventory;
-        let news: BTreeMap<_, _> = trial::news(&mut memory.last.trials, before, stored);
+        let news: BTreeMap<_, _> = trial::news(&mut memory.learned.trials, before, stored);
         let caches = &self.context.caches;
         let told = |(name, notes): (String, String)| {
             let found = cached(&caches.customizations, &(self.key.0.clone(), name))?;

@@ -86,14 +86,15 @@ fn customization() -> impl Strategy<Value = Customization> {
     );
     let others = prop::collection::vec(name("o"), 0..2);
     let version = prop::sample::select(vec!["1", "2"]);
-    (name("e"), version, lease, others, any::<(bool, bool, bool, bool)>()).prop_map(
-        |(name, version, lease, others, (deleting, kept, listed_elsewhere, refused))| {
+    (name("e"), version, lease, others, any::<[bool; 5]>()).prop_map(
+        |(name, version, lease, others, [deleting, kept, by_hive, listed_elsewhere, refused])| {
             Customization {
                 at: format!("at-{name}"),
                 name,
                 version: version.to_owned(),
                 deleting,
                 kept,
+                kept_by_hive: by_hive,
                 lease,
                 others,
                 listed_elsewhere,

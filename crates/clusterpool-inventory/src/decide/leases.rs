@@ -81,9 +81,7 @@ pub(super) fn put_leases_right(plan: &mut Plan<'_>) {
                     let (entry, at) = named();
                     let retract = Step::Retract { entry, at };
                     plan.push(Reason::LeaseRepaired, [retract]);
-                } else if (!entry.kept || seen.kept_by_hive.contains(it.name))
-                    && !entry.deleting
-                    && !holder.deleting
+                } else if (!entry.kept || entry.kept_by_hive) && !entry.deleting && !holder.deleting
                 {
                     // A lease of Hive's own controller, or one that somebody took our finalizer off.
                     let (entry, at) = named();

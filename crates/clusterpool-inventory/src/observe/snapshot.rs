@@ -1,23 +1,21 @@
 //! A snapshot of one pool from the caches.
 
-use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use api_types::hive::{ClusterDeployment, ClusterDeploymentCustomization, pools_finalizer};
 use api_types::names;
 use api_types::time::until;
 use k8s_openapi::jiff::Timestamp;
-use kube::{Resource, ResourceExt as _};
+use kube::ResourceExt as _;
 
 use super::entries::{lease, version};
 use super::unread::{broken_clusters, strangers, unread};
-use super::views::{claim, cluster, created, hives_words, removal_left, resume_timeout, view};
+use super::views::{claim, cluster, created, hives_words, resume_timeout, view};
 use crate::context::{Caches, cached};
 use crate::index::{Index, all_in, is_one, named, owner_of, pool_key};
 use crate::make::Materials;
-use crate::model::{Efforts, Key, Last};
+use crate::model::{Efforts, Key, Learned};
 use crate::naming::trial_name;
 use crate::patch;
 use crate::platform::Platform;
@@ -48,49 +46,11 @@ pub struct Known<'a> {
     pub now: Timestamp,
 }
 
-/// What was seen before, in the order of the names, from which it is taken in that order.
-struct Same<K> {
-    left: std::iter::Peekable<std::vec::IntoIter<K>>,
-    name: fn(&K) -> &String,
-    /// Names of those that nobody asked for.
-    gone: Vec<String>,
-}
-
-impl<K> Same<K> {
-    fn of(before: Vec<K>, name: fn(&K) -> &String) -> Self {
-        Self { left: before.into_iter().peekable(), name, gone: Vec::new() }
-    }
-
-    fn take(&mut self, object: &impl Resource) -> Option<K> {
-        let wanted = object.meta().name.as_ref()?;
-        while let Some(other) = self.left.next_if(|it| (self.name)(it) < wanted) {
-            self.gone.push((self.name)(&other).clone());
-        }
-        self.left.next_if(|it| (self.name)(it) == wanted)
-    }
-
-    /// Names of those that are not there any more, once all that are there were asked for.
-    fn gone(self) -> impl Iterator<Item = String> {
-        let name = self.name;
-        self.gone.into_iter().chain(self.left.map(move |it| name(&it).clone()))
-    }
-}
-
-fn is_at(object: &impl Resource, version: &str) -> bool {
-    object.meta().resource_version.as_deref() == Some(version)
-}
-
 /// A snapshot of a pool, which may be gone, and when it has to be looked at again although nothing changes.
-pub fn observe(known: &Known<'_>, last: &mut Last) -> (Arc<Observed>, Option<Duration>) {
+pub fn observe(known: &Known<'_>, learned: &mut Learned) -> (Observed, Option<Duration>) {
     let Known { caches, index, key, .. } = *known;
-    // Nobody else has it any more, unless a pass was given up.
-    let before = Arc::try_unwrap(std::mem::take(&mut last.seen)).unwrap_or_default();
     let found = cached(&caches.pools, key);
-    let (hibernated, was_at) = (before.pool.hibernates, before.pool.at.clone());
     let pool = match &found {
-        Some(found) if found.metadata.resource_version.as_ref() == Some(&was_at) => {
-            Pool { rival: known.rival.clone(), ..before.pool }
-        }
         Some(found) => view(found, known),
         None => Pool {
             namespace: key.0.clone(),
@@ -101,32 +61,18 @@ pub fn observe(known: &Known<'_>, last: &mut Last) -> (Arc<Observed>, Option<Dur
         },
     };
     let resume = found.as_ref().and_then(|it| resume_timeout(&it.spec));
-    // Whether one resumes in time changes without its being written, so that is read anew.
-    let is_same = resume.is_none() && hibernated == pool.hibernates;
-    let mut same = Same::of(before.clusters, |it| &it.name);
-    let (clusters, late) = clusters(known, &pool, resume, |it| {
-        same.take(it).filter(|old| is_same && is_at(it, &old.at))
-    });
-    last.vacated.extend(same.gone());
+    let all = index.clusters.kept(key).map(|it| cluster(it, &pool, resume, known.now));
+    let (clusters, late): (Vec<Cluster>, Vec<Option<Duration>>) = all.unzip();
     let (not_begun, idle, begins) = not_begun(known, &clusters);
     // Where the pool is there, only those namespaces matter that have no cluster.
     let own: HashSet<&str> =
         clusters.iter().filter(|_| !pool.absent).map(|it| it.name.as_str()).collect();
-    let (namespaces, vacant) = namespaces(known, &own, &mut last.vacated);
-    let everything = all_in(&key.0);
-    let with_entry = clusters.iter().filter(|it| it.entry.is_some()).count();
-    let about = About {
-        known,
-        pool: &pool,
-        own: &own,
-        has_neighbours: index.pools.of(&everything).any(|it| it != key),
-        has_strangers: index.users.count(&everything) > with_entry,
-    };
-    let before = (before.customizations, before.kept_by_hive);
-    let (mut customizations, kept_by_hive) = customizations(&about, before, &was_at, last);
+    let (namespaces, vacant) = namespaces(known, &own, &mut learned.met);
+    let about = About { known, pool: &pool, own: &own };
+    let mut customizations = customizations(&about, &mut learned.trials);
     customizations.extend(broken_customizations(&about, &clusters));
     let claims = index.claims.of(key).filter_map(|it| cached(&caches.claims, it));
-    let seen = Arc::new(Observed {
+    let seen = Observed {
         claims: claims.map(|it| claim(&it)).collect(),
         unread: unread(broken_clusters(caches), index, key),
         taken: known.efforts.taken.clone(),
@@ -138,37 +84,10 @@ pub fn observe(known: &Known<'_>, last: &mut Last) -> (Arc<Observed>, Option<Dur
         clusters,
         customizations,
         namespaces,
-        kept_by_hive,
         idle,
         not_begun,
-    });
-    if found.is_some() {
-        last.seen = seen.clone();
-    }
-    (seen, [late, begins, vacant].into_iter().flatten().min())
-}
-
-/// The clusters of a pool, those of before where nothing of them was written; and when one of them will not have resumed or
-/// gone in time.
-fn clusters(
-    known: &Known<'_>,
-    pool: &Pool,
-    resume: Option<Duration>,
-    mut before: impl FnMut(&ClusterDeployment) -> Option<Cluster>,
-) -> (Vec<Cluster>, Option<Duration>) {
-    let mut due = None;
-    let all = known.index.clusters.kept(known.key).map(|it| {
-        let (mut cluster, resumed) = match before(it) {
-            Some(same) => (same, None),
-            None => cluster(it, pool, resume, known.now),
-        };
-        let left = removal_left(it, known.now);
-        cluster.hangs |= left.is_some_and(|it| it.is_zero());
-        let left = left.filter(|_| !cluster.hangs);
-        due = due.into_iter().chain(resumed).chain(left).min();
-        cluster
-    });
-    (all.collect(), due)
+    };
+    (seen, late.into_iter().chain([begins, vacant]).flatten().min())
 }
 
 /// Clusters that Hive has not begun to install for long, with what it says of each; those of them that are to be looked
@@ -201,14 +120,17 @@ fn not_begun(
 fn namespaces(
     known: &Known<'_>,
     own: &HashSet<&str>,
-    vacated: &mut BTreeSet<String>,
+    met: &mut BTreeSet<String>,
 ) -> (Vec<Namespace>, Option<Duration>) {
     let Known { caches, index, key, .. } = *known;
-    let is_there = cached(&caches.pools, key).is_some();
-    vacated.retain(|name| {
-        let namespace = (String::new(), name.clone());
-        index.namespaces.is_in(&namespace, key) && !own.contains(name.as_str())
+    met.retain(|name| {
+        own.contains(name.as_str()) || index.namespaces.is_in(&(String::new(), name.clone()), key)
     });
+    for name in own {
+        if !met.contains(*name) {
+            met.insert((*name).to_owned());
+        }
+    }
     let empty: Vec<&Key> =
         index.namespaces.of(key).filter(|it| !own.contains(it.1.as_str())).collect();
     let strangers = if empty.is_empty() { HashSet::new() } else { strangers(caches, index, key) };
@@ -223,53 +145,24 @@ fn namespaces(
         created: created(&*it),
         deleting: it.metadata.deletion_timestamp.is_some(),
         begun: known.efforts.begun.contains(&it.name_any()),
-        vacated: is_there && vacated.contains(&it.name_any()),
+        vacated: met.contains(&it.name_any()),
     });
     // Nothing of the pool changes when a stranger's cluster goes.
     (namespaces.collect(), lived_in.first().map(|_| grace(known)))
 }
 
-/// The customizations of the pool's namespace that can be read, and which of them have the finalizer of Hive's own
-/// controller. What was seen and tried before is taken from there, where the pool was at this version and nothing changed.
-fn customizations(
-    about: &About<'_>,
-    (before, kept_before): (Vec<Customization>, BTreeSet<String>),
-    was_at: &str,
-    last: &mut Last,
-) -> (Vec<Customization>, BTreeSet<String>) {
-    let names = about.pool.listed.names();
-    // Of a thousand names, for what changed.
-    let listed: LazyCell<HashSet<&str>, _> =
-        LazyCell::new(|| names.iter().map(String::as_str).collect());
-    if last.trials.len() > names.len() {
-        last.trials.retain(|name, _| listed.contains(name.as_str()));
-    }
-    // What is refused depends on the patches, the template and the pool.
-    let materials = about.known.materials;
-    let tried_with = materials.config.as_ref().map(|_| materials.config_hash);
-    let is_tried = tried_with.is_some() && last.tried_with == tried_with && about.pool.at == was_at;
-    last.tried_with = tried_with;
-    let hives_finalizer = pools_finalizer(&about.known.key.1);
-    let mut same = Same::of(before, |it| &it.name);
-    let (mut all, mut kept_by_hive) = (Vec::new(), BTreeSet::new());
-    for found in about.known.index.customizations.kept(&all_in(&about.known.key.0)) {
-        let old = same.take(&**found).filter(|old| is_at(&**found, &old.at));
-        let by_hive = match &old {
-            Some(old) => kept_before.contains(&old.name),
-            None => found.finalizers().contains(&hives_finalizer),
-        };
-        let refused = old.as_ref().filter(|_| is_tried).map(|it| it.refused.clone());
-        let mut it = about.customization(found, old);
-        if by_hive {
-            kept_by_hive.insert(it.name.clone());
-        }
-        it.refused = refused.unwrap_or_else(|| {
-            let is_wanted = listed.contains(it.name.as_str()) && !it.deleting;
-            is_wanted.then(|| about.tried(found, &it.version, &mut last.trials)).flatten()
-        });
-        all.push(it);
-    }
-    (all, kept_by_hive)
+/// The customizations of the pool's namespace that can be read.
+fn customizations(about: &About<'_>, trials: &mut HashMap<String, Trial>) -> Vec<Customization> {
+    let listed: HashSet<&str> = about.pool.listed.names().iter().map(String::as_str).collect();
+    trials.retain(|name, _| listed.contains(name.as_str()));
+    let all = about.known.index.customizations.kept(&all_in(&about.known.key.0));
+    all.map(|found| {
+        let it = about.customization(found);
+        let is_wanted = listed.contains(it.name.as_str()) && !it.deleting;
+        let refused = is_wanted.then(|| about.tried(found, &it.version, trials)).flatten();
+        Customization { refused, ..it }
+    })
+    .collect()
 }
 
 /// The listed customizations that cannot be read, by name.
@@ -302,6 +195,7 @@ fn broken_customizations(about: &About<'_>, clusters: &[Cluster]) -> Vec<Customi
                 whole: true,
             }),
             others: about.others(&(about.known.key.0.clone(), name.clone())),
+            kept_by_hive: false,
             listed_elsewhere: true,
             refused: Some(refused),
             name,
@@ -332,10 +226,6 @@ struct About<'a> {
     pool: &'a Pool,
     /// Names of its clusters, where it is there.
     own: &'a HashSet<&'a str>,
-    /// Whether there are other pools in its namespace.
-    has_neighbours: bool,
-    /// Whether clusters that are not its own were made from entries of its namespace.
-    has_strangers: bool,
 }
 
 impl About<'_> {
@@ -359,37 +249,28 @@ impl About<'_> {
             .collect()
     }
 
-    /// A customization; what it says of itself is taken from before, if it was not written since.
-    fn customization(
-        &self,
-        it: &ClusterDeploymentCustomization,
-        before: Option<Customization>,
-    ) -> Customization {
-        let mut seen = before.unwrap_or_else(|| Customization {
+    /// A customization; whether its patches can be used is not tried here.
+    fn customization(&self, it: &ClusterDeploymentCustomization) -> Customization {
+        let mut lease = lease(it);
+        if let Some(lease) = &mut lease {
+            lease.pool_exists = lease.pool.as_deref().is_some_and(|it| self.pool_exists(it));
+        }
+        let entry = (self.known.key.0.clone(), it.name_any());
+        let mut others = self.others(&entry);
+        let stranger = self.stranger(it).filter(|it| !others.contains(it));
+        others.extend(stranger);
+        Customization {
             at: it.resource_version().unwrap_or_default(),
             version: version(it),
             deleting: it.metadata.deletion_timestamp.is_some(),
             kept: it.finalizers().iter().any(|it| it == names::hive::LEASE_FINALIZER),
-            lease: lease(it),
-            others: Vec::new(),
-            listed_elsewhere: false,
+            kept_by_hive: it.finalizers().contains(&pools_finalizer(&self.known.key.1)),
+            lease,
+            others,
+            listed_elsewhere: self.is_listed_elsewhere(&entry),
             refused: None,
-            name: it.name_any(),
-        });
-        if let Some(lease) = &mut seen.lease {
-            lease.pool_exists = lease.pool.as_deref().is_some_and(|it| self.pool_exists(it));
+            name: entry.1,
         }
-        seen.others.clear();
-        if self.has_strangers {
-            seen.others = self.others(&(self.known.key.0.clone(), seen.name.clone()));
-        }
-        if let Some(stranger) = self.stranger(it)
-            && !seen.others.contains(&stranger)
-        {
-            seen.others.push(stranger);
-        }
-        seen.listed_elsewhere = self.has_neighbours && self.is_listed_elsewhere(&seen.name);
-        seen
     }
 
     /// The cluster that the lease names, where that is there and not this pool's, whoever made it and from what.
@@ -421,9 +302,8 @@ impl About<'_> {
         !is_own && is_live(&found)
     }
 
-    fn is_listed_elsewhere(&self, entry: &str) -> bool {
-        let entry = (self.known.key.0.clone(), entry.to_owned());
-        let mut lists = self.known.index.lists.of(&entry).filter(|pool| *pool != self.known.key);
+    fn is_listed_elsewhere(&self, entry: &Key) -> bool {
+        let mut lists = self.known.index.lists.of(entry).filter(|pool| *pool != self.known.key);
         lists.any(|pool| {
             let pool = cached(&self.known.caches.pools, pool);
             pool.is_some_and(|it| it.metadata.deletion_timestamp.is_none())
@@ -460,32 +340,5 @@ impl About<'_> {
         let refused = trial.refused().cloned();
         trials.insert(name.to_owned(), trial);
         refused
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use k8s_openapi::api::core::v1::Namespace as KubeNamespace;
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn what_was_seen_before_is_taken_by_name_and_version() {
-        let of = |name: &str, version: &str| -> KubeNamespace {
-            serde_json::from_value(
-                json!({ "metadata": { "name": name, "resourceVersion": version } }),
-            )
-            .unwrap()
-        };
-        let before = ["a", "c", "d"].map(str::to_owned).to_vec();
-        let mut same = Same::of(before.clone(), |it| it);
-        let found: Vec<_> = ["b", "c", "d", "e"].map(|it| same.take(&of(it, "1"))).to_vec();
-        assert_eq!(found, [None, Some("c".to_owned()), Some("d".to_owned()), None]);
-        assert_eq!(same.gone().collect::<Vec<_>>(), ["a"]);
-        let mut same = Same::of(before, |it| it);
-        assert!(same.take(&of("c", "1")).is_some());
-        assert_eq!(same.gone().collect::<Vec<_>>(), ["a", "d"]);
-        assert!(is_at(&of("a", "1"), "1") && !is_at(&of("a", "2"), "1"));
     }
 }

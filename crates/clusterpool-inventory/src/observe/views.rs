@@ -143,6 +143,7 @@ fn stored(status: &ClusterPoolStatus) -> Status {
     }
 }
 
+/// A cluster; and when it will not have resumed or gone in time, which changes without its being written.
 pub(super) fn cluster(
     it: &ClusterDeployment,
     pool: &Pool,
@@ -163,6 +164,8 @@ pub(super) fn cluster(
         let passed = until(since.0, now);
         timeout.saturating_sub(passed)
     });
+    let removal = removal_left(it, now);
+    let hangs = removal.is_some_and(|left| left.is_zero() || cannot_go(conditions));
     let reference = it.spec.cluster_pool_ref.as_ref();
     let notes = Notes::of(it);
     let cluster = Cluster {
@@ -171,7 +174,7 @@ pub(super) fn cluster(
         at: it.resource_version().unwrap_or_default(),
         created: created(it),
         deleting: it.metadata.deletion_timestamp.is_some(),
-        hangs: it.metadata.deletion_timestamp.is_some() && cannot_go(conditions),
+        hangs,
         kept: it.finalizers().iter().any(|it| it == names::hive::INVENTORY_FINALIZER),
         kept_by_others: it.finalizers().iter().any(|it| it != names::hive::INVENTORY_FINALIZER),
         entry: reference.and_then(|it| it.customization_name()).map(str::to_owned),
@@ -196,7 +199,8 @@ pub(super) fn cluster(
             _ => None,
         },
     };
-    (cluster, left.filter(|it| !it.is_zero()))
+    let late = [left, removal.filter(|_| !hangs)].into_iter().flatten();
+    (cluster, late.filter(|it| !it.is_zero()).min())
 }
 
 /// What a condition says.
@@ -223,7 +227,7 @@ fn has_begun(it: &ClusterDeployment) -> bool {
 }
 
 /// For how long Hive may still be taking the cluster down, if it is deleted. That ends without the cluster's being written.
-pub(super) fn removal_left(it: &ClusterDeployment, now: Timestamp) -> Option<Duration> {
+fn removal_left(it: &ClusterDeployment, now: Timestamp) -> Option<Duration> {
     let since = it.metadata.deletion_timestamp.as_ref()?;
     Some(LONGEST_REMOVAL.saturating_sub(until(since.0, now)))
 }

@@ -440,12 +440,12 @@ fn a_leased_entry_without_our_finalizer_gets_it_unless_it_is_being_deleted() {
 #[test]
 fn the_finalizer_of_hives_own_controller_goes_from_what_is_in_use_and_from_what_is_to_go() {
     let mut seen = full(1, &["a"]);
-    seen.kept_by_hive.insert("a".to_owned());
+    seen.customizations[0].kept_by_hive = true;
     let work = decided(&seen).work;
     assert!(matches!(&work[0].steps[..], [Step::KeepEntry { .. }]), "{work:?}");
     // Free, never used by us and on its way out: nobody else would let it go.
     let mut seen = pool(0, &["a"]);
-    seen.kept_by_hive.insert("a".to_owned());
+    seen.customizations[0].kept_by_hive = true;
     seen.customizations[0].kept = false;
     assert_eq!(reasons(&seen), []);
     seen.customizations[0].deleting = true;
@@ -515,7 +515,7 @@ fn a_lease_of_nothing_on_an_entry_that_nobody_lists_is_ended_where_a_finalizer_k
             assert_eq!(reasons(&seen), [], "{number}");
         }
         (seen.customizations[0].kept, seen.customizations[0].deleting) = (false, true);
-        seen.kept_by_hive.insert("a".to_owned());
+        seen.customizations[0].kept_by_hive = true;
         assert!(ends(&seen));
     }
     // Of a pool that is gone: who hears of that ends it.

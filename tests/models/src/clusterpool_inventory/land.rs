@@ -264,6 +264,7 @@ impl Land {
                     version: version(number, entry.edited),
                     deleting: false,
                     kept: entry.kept,
+                    kept_by_hive: false,
                     lease: entry.lease.map(|it| seen::Lease {
                         cluster: Some(self.names[usize::from(it.cluster)].clone()),
                         pool: Some(pool_name(it.pool)),

@@ -1,4 +1,4 @@
-//! What a look at the caches keeps of the one before.
+//! What a look at the caches shows, and what it learns for later ones.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -11,7 +11,7 @@ use api_types::names;
 use clusterpool_inventory::context;
 use clusterpool_inventory::index::{Index, all_in};
 use clusterpool_inventory::make::Materials;
-use clusterpool_inventory::model::{Efforts, Key, Last};
+use clusterpool_inventory::model::{Efforts, Key, Learned};
 use clusterpool_inventory::observe::{Known, observe};
 use clusterpool_inventory::seen::{Entry, Observed};
 use clusterpool_inventory::settings::Policy;
@@ -29,7 +29,7 @@ struct Caches {
     clusters: Writer<ClusterDeployment>,
     stores: context::Caches,
     index: Index,
-    last: Last,
+    learned: Learned,
 }
 
 fn pool() -> Key {
@@ -92,7 +92,7 @@ impl Caches {
             namespaces: store(&spaces),
             bindings: store(&[]),
         };
-        Self { clusters, stores, index, last: Last::default() }
+        Self { clusters, stores, index, learned: Learned::default() }
     }
 
     /// A look where nobody else works on the pool.
@@ -101,11 +101,11 @@ impl Caches {
         materials: &Materials,
         efforts: &Efforts,
         now: Timestamp,
-    ) -> (Arc<Observed>, Option<Duration>) {
+    ) -> (Observed, Option<Duration>) {
         let (key, policy) = (&pool(), &Policy::default());
         let (caches, index) = (&self.stores, &self.index);
         let known = Known { caches, index, key, policy, materials, rival: None, efforts, now };
-        observe(&known, &mut self.last)
+        observe(&known, &mut self.learned)
     }
 
     fn look(&mut self, config: Option<Value>) -> Observed {
@@ -115,7 +115,7 @@ impl Caches {
     fn look_with(&mut self, config_hash: u64, config: Option<Value>) -> Observed {
         let materials = Materials { config, config_hash, ..Materials::default() };
         let (seen, _) = self.observe(&materials, &Efforts::default(), Timestamp::UNIX_EPOCH);
-        (*seen).clone()
+        seen
     }
 
     /// The clusters that Hive cannot take down so many seconds after the beginning, and in how many there may be more.
@@ -201,9 +201,6 @@ fn a_namespace_is_vacated_once_the_cluster_that_was_seen_in_it_is_gone() {
     assert_eq!(caches.empty(), std::slice::from_ref(&b));
     caches.change(&Event::Delete(cluster("pool")), false);
     assert_eq!(caches.empty(), both);
-    // Also where the pass that saw it failed, and what it saw was lost.
-    caches.last.seen = Arc::default();
-    assert_eq!(caches.empty(), both);
     // Somebody else's cluster lives in it.
     caches.change(&Event::Apply(cluster("other")), false);
     assert_eq!(caches.empty(), std::slice::from_ref(&b));
@@ -212,12 +209,11 @@ fn a_namespace_is_vacated_once_the_cluster_that_was_seen_in_it_is_gone() {
     // It is back, as from a backup.
     caches.change(&Event::Apply(cluster("pool")), true);
     assert_eq!(caches.empty(), std::slice::from_ref(&b));
-    assert!(caches.last.vacated.is_empty());
     caches.change(&Event::Delete(cluster("pool")), false);
     assert_eq!(caches.empty(), both);
     caches.index.namespaces.put(&(String::new(), "a".to_owned()), []);
     assert_eq!(caches.empty(), [b]);
-    assert!(caches.last.vacated.is_empty());
+    assert!(caches.learned.met.is_empty());
 }
 
 #[test]
@@ -256,7 +252,7 @@ fn what_patches_mean_is_news_where_there_was_no_template_for_them_before() {
         }
         let seen = caches.look(Some(config.clone()));
         assert_eq!(seen.customizations[0].refused, None);
-        let news = trial::news(&mut caches.last.trials, &stored, None);
+        let news = trial::news(&mut caches.learned.trials, &stored, None);
         assert_eq!(news.len(), told, "{news:?}");
     }
 }
