@@ -1,21 +1,19 @@
 //! The controller's own metrics; the kit counts reconciles, requests and the rest.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use api_types::hive::EntryStatus;
 use api_types::names::hive::CONDITION_CAPACITY_AVAILABLE;
 use api_types::time::until;
 use controller_kit::engine::{Reason as _, Shared};
+use controller_kit::metrics::register;
 use k8s_openapi::jiff::Timestamp;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{
-    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
-    IntGaugeVec, Opts, Registry, register_histogram_vec_with_registry,
-    register_histogram_with_registry, register_int_counter_vec_with_registry,
-    register_int_counter_with_registry, register_int_gauge_vec_with_registry,
-    register_int_gauge_with_registry,
+    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry,
+    Result,
 };
 
 use crate::model::Key;
@@ -24,224 +22,199 @@ use crate::seen::{Claim, Cluster, Condition, Observed};
 use crate::text;
 
 const SECONDS: &[f64] = &[0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0];
+/// Hive's own, or its dashboards would show something else.
+const HIVES_SECONDS: &[f64] = &[1.0, 30.0, 120.0, 600.0, 1800.0, 3000.0, 7200.0];
+/// Labels of Hive's metrics.
+const HIVES_LABELS: &[&str] = &["clusterpool_namespace", "clusterpool_name"];
 const STATES: [&str; 6] = ["installing", "ready", "standby", "broken", "claimed", "deleting"];
 /// What Hive's own controller of pools counts of each pool's clusters, with its meaning: one cluster may count in several.
 const KINDS: [&str; 8] =
     ["assignable", "claimed", "deleting", "installing", "unclaimed", "standby", "stale", "broken"];
-/// Labels of Hive's metrics.
-const HIVES_LABELS: [&str; 2] = ["clusterpool_namespace", "clusterpool_name"];
-/// Hive's own, or its dashboards would show something else.
-const HIVES_SECONDS: [f64; 7] = [1.0, 30.0, 120.0, 600.0, 1800.0, 3000.0, 7200.0];
+
+/// What is counted of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fact {
+    /// Entries, by status.
+    Entries,
+    /// Clusters, by state.
+    Clusters,
+    Waiting,
+    Lacking,
+    Contested,
+    Oldest,
+    Short,
+    /// Clusters, by kind.
+    Kinds,
+}
+
+/// Our gauges: what each tells, its name after the prefix, its help and its labels. Without the label `pool` one is a sum over
+/// all pools.
+const GAUGES: [(Fact, &str, &str, &[&str]); 8] = [
+    (Fact::Entries, "entries", "Entries of all pools by their status", &["status"]),
+    (Fact::Clusters, "clusters", "Clusters of all pools by state", &["state"]),
+    (Fact::Waiting, "claims_waiting", "Claims without a cluster", &[]),
+    (Fact::Lacking, "pools_lacking", "Pools that refer to something that is missing", &[]),
+    (
+        Fact::Contested,
+        "pools_contested",
+        "Pools that Hive's own controller writes to as well, so that nothing is done",
+        &[],
+    ),
+    (
+        Fact::Oldest,
+        "claims_oldest_seconds",
+        "How long the first of a pool's claims without a cluster has waited",
+        &["namespace", "pool"],
+    ),
+    (
+        Fact::Short,
+        "pool_lacking",
+        "Clusters that a pool lacks of its size and does not get by itself",
+        &["namespace", "pool"],
+    ),
+    (
+        Fact::Kinds,
+        "pool_clusters",
+        "Clusters of a pool as Hive counts them, of which one may count in several states",
+        &["namespace", "pool", "state"],
+    ),
+];
+
+type Pools = Shared<HashMap<Key, Counts>>;
+
+/// What one pool adds to the gauges.
+#[derive(Debug, Default)]
+struct Counts {
+    /// By fact and, where that has several values, by the value.
+    all: BTreeMap<(Fact, String), usize>,
+    waits_since: Option<Timestamp>,
+}
+
+/// A gauge, made when somebody asks: a pool that is gone vanishes, and a claim waits longer while nobody looks at its pool.
+struct Gauge {
+    pools: Arc<Pools>,
+    fact: Fact,
+    /// The one value that it tells, where it tells one of several.
+    only: Option<&'static str>,
+    labels: &'static [&'static str],
+    shown: GaugeVec,
+}
+
+impl Gauge {
+    /// The series of a pool, or the one that it adds to.
+    fn series(&self, namespace: &str, pool: &str, value: &str) -> prometheus::Gauge {
+        let of = |label: &&str| match *label {
+            "namespace" | "clusterpool_namespace" => namespace,
+            "pool" | "clusterpool_name" => pool,
+            _ => value,
+        };
+        self.shown.with_label_values(&self.labels.iter().map(of).collect::<Vec<_>>())
+    }
+
+    fn tells(&self, fact: Fact, value: &str) -> bool {
+        self.fact == fact && self.only.is_none_or(|only| only == value)
+    }
+}
+
+impl Collector for Gauge {
+    fn desc(&self) -> Vec<&Desc> {
+        self.shown.desc()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let now = Timestamp::now();
+        self.shown.reset();
+        // There is a series also where there is no pool; Hive's have none then.
+        let statuses = EntryStatus::KNOWN;
+        let values = match self.fact {
+            Fact::Entries => statuses.iter().map(EntryStatus::as_str).collect(),
+            Fact::Clusters => STATES.to_vec(),
+            _ if self.only.is_none() => vec![KINDS[0]],
+            _ => Vec::new(),
+        };
+        for value in values {
+            self.series("", "", value);
+        }
+        self.pools.with(|pools| {
+            for ((namespace, pool), counts) in pools {
+                for ((fact, value), count) in &counts.all {
+                    if self.tells(*fact, value) {
+                        self.series(namespace, pool, value).add(as_float(*count));
+                    }
+                }
+                if let Some(since) = counts.waits_since.filter(|_| self.fact == Fact::Oldest) {
+                    self.series(namespace, pool, "").set(until(since, now).as_secs_f64());
+                }
+            }
+        });
+        self.shown.collect()
+    }
+}
 
 /// Counters and gauges of this controller.
 pub struct Metrics {
     work: IntCounterVec,
     conflicts: IntCounter,
-    entries: IntGaugeVec,
-    clusters: IntGaugeVec,
-    waiting: IntGauge,
-    lacking: IntGauge,
-    rivals: IntGauge,
     claim_seconds: Histogram,
-    pools: Arc<Shared<HashMap<Key, Counts>>>,
+    pools: Arc<Pools>,
     hives: Option<Hives>,
 }
 
-/// Metrics under the names that Hive's own controller of pools gives them.
+/// Metrics under the names that Hive's own controller of pools gives them, beside its gauges.
 struct Hives {
     stale_deleted: IntCounterVec,
     claim_seconds: HistogramVec,
 }
 
-/// The gauges among them, in the order of [`KINDS`].
-struct HivesGauges {
-    pools: Arc<Shared<HashMap<Key, Counts>>>,
-    kinds: Vec<GaugeVec>,
-}
-
-impl Collector for HivesGauges {
-    fn desc(&self) -> Vec<&Desc> {
-        self.kinds.iter().flat_map(Collector::desc).collect()
-    }
-
-    fn collect(&self) -> Vec<MetricFamily> {
-        self.kinds.iter().for_each(GaugeVec::reset);
-        self.pools.with(|pools| {
-            for ((namespace, pool), counts) in pools {
-                for (gauge, count) in self.kinds.iter().zip(counts.kinds) {
-                    gauge.with_label_values(&[namespace, pool]).set(as_float(count));
-                }
-            }
-        });
-        self.kinds.iter().flat_map(Collector::collect).collect()
-    }
-}
-
-/// Gauges of each pool. They are made when they are asked for: a claim waits longer while nobody looks at its pool.
-struct PerPool {
-    pools: Arc<Shared<HashMap<Key, Counts>>>,
-    oldest: GaugeVec,
-    lacking: GaugeVec,
-    clusters: GaugeVec,
-}
-
-impl PerPool {
-    fn all(&self) -> [&GaugeVec; 3] {
-        [&self.oldest, &self.lacking, &self.clusters]
-    }
-}
-
-impl Collector for PerPool {
-    fn desc(&self) -> Vec<&Desc> {
-        self.all().into_iter().flat_map(|it| it.desc()).collect()
-    }
-
-    fn collect(&self) -> Vec<MetricFamily> {
-        let now = Timestamp::now();
-        self.all().into_iter().for_each(GaugeVec::reset);
-        // There is a series also where there is no pool.
-        self.oldest.with_label_values(&["", ""]).set(0.0);
-        self.lacking.with_label_values(&["", ""]).set(0.0);
-        self.clusters.with_label_values(&["", "", KINDS[0]]).set(0.0);
-        self.pools.with(|pools| {
-            for ((namespace, pool), counts) in pools {
-                let labels = [namespace.as_str(), pool.as_str()];
-                self.lacking.with_label_values(&labels).set(as_float(counts.short));
-                for (kind, count) in KINDS.iter().zip(counts.kinds) {
-                    let labels = [namespace.as_str(), pool.as_str(), *kind];
-                    self.clusters.with_label_values(&labels).set(as_float(count));
-                }
-                if let Some(since) = counts.waits_since {
-                    let age = until(since, now).as_secs_f64();
-                    self.oldest.with_label_values(&labels).set(age);
-                }
-            }
-        });
-        self.all().into_iter().flat_map(Collector::collect).collect()
-    }
-}
-
-fn as_count(all: usize) -> i64 {
-    i64::try_from(all).unwrap_or(i64::MAX)
-}
-
-fn as_float(count: i64) -> f64 {
-    u32::try_from(count).map_or(f64::from(u32::MAX), f64::from)
-}
-
-/// What one pool adds to the gauges.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Counts {
-    entries: [i64; 8],
-    clusters: [i64; 6],
-    waiting: i64,
-    waits_since: Option<Timestamp>,
-    lacking: i64,
-    short: i64,
-    kinds: [i64; 8],
-    rival: i64,
-}
-
 impl Metrics {
     /// Registers them, with every series from the start: a rate over one that appears late misses its first step.
-    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let claim_seconds = HistogramOpts::new(
-            "ferrite_clusterpool_inventory_claim_seconds",
-            "Time from a claim's creation to its cluster",
-        );
-        let claim_seconds = claim_seconds.buckets(SECONDS.to_vec());
-        let pools = Arc::<Shared<HashMap<Key, Counts>>>::default();
-        let oldest = Opts::new(
-            "ferrite_clusterpool_inventory_claims_oldest_seconds",
-            "How long the first of a pool's claims without a cluster has waited",
-        );
-        let lacking = Opts::new(
-            "ferrite_clusterpool_inventory_pool_lacking",
-            "Clusters that a pool lacks of its size and does not get by itself",
-        );
-        let clusters = Opts::new(
-            "ferrite_clusterpool_inventory_pool_clusters",
-            "Clusters of a pool as Hive counts them, of which one may count in several states",
-        );
-        let labels = &["namespace", "pool"];
-        let per_pool = PerPool {
-            pools: pools.clone(),
-            oldest: GaugeVec::new(oldest, labels)?,
-            lacking: GaugeVec::new(lacking, labels)?,
-            clusters: GaugeVec::new(clusters, &["namespace", "pool", "state"])?,
-        };
-        registry.register(Box::new(per_pool))?;
+    pub fn new(registry: &Registry) -> Result<Self> {
+        let name = |end: &str| format!("ferrite_clusterpool_inventory_{end}");
+        let work =
+            Opts::new(name("work_total"), "Pieces of work that were carried out, by their reason");
+        let conflicts = "Pieces of work that ended because somebody else wrote first";
+        let seconds = "Time from a claim's creation to its cluster";
+        let seconds = HistogramOpts::new(name("claim_seconds"), seconds).buckets(SECONDS.to_vec());
         let metrics = Self {
-            work: register_int_counter_vec_with_registry!(
-                "ferrite_clusterpool_inventory_work_total",
-                "Pieces of work that were carried out, by their reason",
-                &["reason"],
-                registry
-            )?,
-            conflicts: register_int_counter_with_registry!(
-                "ferrite_clusterpool_inventory_conflicts_total",
-                "Pieces of work that ended because somebody else wrote first",
-                registry
-            )?,
-            entries: register_int_gauge_vec_with_registry!(
-                "ferrite_clusterpool_inventory_entries",
-                "Entries of all pools by their status",
-                &["status"],
-                registry
-            )?,
-            clusters: register_int_gauge_vec_with_registry!(
-                "ferrite_clusterpool_inventory_clusters",
-                "Clusters of all pools by state",
-                &["state"],
-                registry
-            )?,
-            waiting: register_int_gauge_with_registry!(
-                "ferrite_clusterpool_inventory_claims_waiting",
-                "Claims without a cluster",
-                registry
-            )?,
-            lacking: register_int_gauge_with_registry!(
-                "ferrite_clusterpool_inventory_pools_lacking",
-                "Pools that refer to something that is missing",
-                registry
-            )?,
-            rivals: register_int_gauge_with_registry!(
-                "ferrite_clusterpool_inventory_pools_contested",
-                "Pools that Hive's own controller writes to as well, so that nothing is done",
-                registry
-            )?,
-            claim_seconds: register_histogram_with_registry!(claim_seconds, registry)?,
-            pools,
+            work: register(registry, IntCounterVec::new(work, &["reason"])?)?,
+            conflicts: register(registry, IntCounter::new(name("conflicts_total"), conflicts)?)?,
+            claim_seconds: register(registry, Histogram::with_opts(seconds)?)?,
+            pools: Arc::default(),
             hives: None,
         };
+        for (fact, end, help, labels) in GAUGES {
+            let shown = GaugeVec::new(Opts::new(name(end), help), labels)?;
+            let pools = metrics.pools.clone();
+            registry.register(Box::new(Gauge { pools, fact, only: None, labels, shown }))?;
+        }
         for reason in Reason::ALL {
             metrics.work.with_label_values(&[reason.as_str()]);
         }
-        metrics.show(&HashMap::new());
         Ok(metrics)
     }
 
     /// Shows what Hive's own controller of pools shows of each of them under the same names, too.
-    pub fn with_hives_names(mut self, registry: &Registry) -> Result<Self, prometheus::Error> {
-        let gauge = |kind: &&str| {
+    pub fn with_hives_names(mut self, registry: &Registry) -> Result<Self> {
+        let labels = HIVES_LABELS;
+        for kind in KINDS {
             let name = format!("hive_clusterpool_clusterdeployments_{kind}");
-            GaugeVec::new(Opts::new(name, format!("Clusters of a pool: {kind}")), &HIVES_LABELS)
-        };
-        let kinds = KINDS.iter().map(gauge).collect::<Result<_, _>>()?;
-        registry.register(Box::new(HivesGauges { pools: self.pools.clone(), kinds }))?;
+            let shown =
+                GaugeVec::new(Opts::new(name, format!("Clusters of a pool: {kind}")), labels)?;
+            let (pools, fact, only) = (self.pools.clone(), Fact::Kinds, Some(kind));
+            registry.register(Box::new(Gauge { pools, fact, only, labels, shown }))?;
+        }
+        let deleted = Opts::new(
+            "hive_clusterpool_stale_clusterdeployments_deleted",
+            "Clusters that were deleted because the spec of their pool is another one",
+        );
         let seconds = HistogramOpts::new(
             "hive_clusterclaim_assignment_delay_seconds",
             "Time from a claim's creation to its cluster",
         );
         let seconds = seconds.buckets(HIVES_SECONDS.to_vec());
         self.hives = Some(Hives {
-            stale_deleted: register_int_counter_vec_with_registry!(
-                "hive_clusterpool_stale_clusterdeployments_deleted",
-                "Clusters that were deleted because the spec of their pool is another one",
-                &HIVES_LABELS,
-                registry
-            )?,
-            claim_seconds: register_histogram_vec_with_registry!(seconds, &HIVES_LABELS, registry)?,
+            stale_deleted: register(registry, IntCounterVec::new(deleted, labels)?)?,
+            claim_seconds: register(registry, HistogramVec::new(seconds, labels)?)?,
         });
         Ok(self)
     }
@@ -269,47 +242,36 @@ impl Metrics {
 
     /// A pool was looked at.
     pub(crate) fn seen(&self, key: &Key, seen: &Observed) {
-        let mut counts = Counts::default();
-        for entry in seen.pool.status.inventory.values() {
-            let place = EntryStatus::KNOWN.iter().position(|it| *it == entry.status);
-            if let Some(count) = place.and_then(|it| counts.entries.get_mut(it)) {
-                *count += 1;
-            }
+        let mut counts = Counts::of_claims(seen);
+        let entries = &seen.pool.status.inventory;
+        for status in EntryStatus::KNOWN {
+            let all = entries.values().filter(|it| it.status == status).count();
+            counts.add(Fact::Entries, status.as_str(), all);
         }
-        for it in &seen.clusters {
-            let place = if it.deleting {
-                5
-            } else if it.claim.is_some() {
-                4
-            } else if it.is_broken() {
-                3
-            } else if it.is_ready() {
-                1
-            } else if it.installed {
-                2
-            } else {
-                0
-            };
-            counts.clusters[place] += 1;
+        for cluster in &seen.clusters {
+            counts.add(Fact::Clusters, state(cluster), 1);
         }
-        counts.wait(seen);
-        counts.lacking = i64::from(!seen.missing.is_empty());
-        counts.short = as_count(short(seen));
-        counts.kinds = kinds(seen);
-        counts.rival = i64::from(seen.pool.rival.is_some());
-        self.put(key, Some(counts));
+        for (kind, count) in KINDS.into_iter().zip(kinds(seen)) {
+            counts.add(Fact::Kinds, kind, count);
+        }
+        counts.add(Fact::Lacking, "", usize::from(!seen.missing.is_empty()));
+        counts.add(Fact::Short, "", short(seen));
+        counts.add(Fact::Contested, "", usize::from(seen.pool.rival.is_some()));
+        self.pools.with(|pools| drop(pools.insert(key.clone(), counts)));
     }
 
     /// There is no such pool; claims may name it all the same.
     pub(crate) fn without_pool(&self, key: &Key, seen: &Observed) {
-        let mut counts = Counts::default();
-        counts.wait(seen);
-        self.put(key, (counts.waiting > 0).then_some(counts));
+        let counts = Counts::of_claims(seen);
+        self.pools.with(|pools| match counts.waits_since {
+            Some(_) => drop(pools.insert(key.clone(), counts)),
+            None => drop(pools.remove(key)),
+        });
     }
 
     /// A pool is gone, or not ours any more.
     pub(crate) fn gone(&self, key: &Key) {
-        self.put(key, None);
+        self.pools.with(|pools| drop(pools.remove(key)));
         if let Some(hives) = &self.hives {
             let labels = [key.0.as_str(), key.1.as_str()];
             // Those of which nothing was counted have none.
@@ -317,47 +279,46 @@ impl Metrics {
             let _ = hives.claim_seconds.remove_label_values(&labels);
         }
     }
-
-    fn put(&self, key: &Key, counts: Option<Counts>) {
-        self.pools.with(|pools| {
-            let before = match counts {
-                Some(counts) => pools.insert(key.clone(), counts),
-                None => pools.remove(key),
-            };
-            if before != counts {
-                self.show(pools);
-            }
-        });
-    }
-
-    fn show(&self, pools: &HashMap<Key, Counts>) {
-        let sum = |of: fn(&Counts) -> i64| pools.values().map(of).sum::<i64>();
-        for (place, status) in EntryStatus::KNOWN.iter().enumerate() {
-            let all = pools.values().map(|it| it.entries[place]).sum();
-            self.entries.with_label_values(&[status.as_str()]).set(all);
-        }
-        for (place, state) in STATES.iter().enumerate() {
-            let all = pools.values().map(|it| it.clusters[place]).sum();
-            self.clusters.with_label_values(&[*state]).set(all);
-        }
-        self.waiting.set(sum(|it| it.waiting));
-        self.lacking.set(sum(|it| it.lacking));
-        self.rivals.set(sum(|it| it.rival));
-    }
 }
 
 impl Counts {
-    fn wait(&mut self, seen: &Observed) {
+    fn of_claims(seen: &Observed) -> Self {
         let waits = || seen.claims.iter().filter(|it| it.waits());
-        self.waiting = as_count(waits().count());
-        self.waits_since = waits().map(|it: &Claim| it.created).min();
+        let waits_since = waits().map(|it: &Claim| it.created).min();
+        let mut counts = Self { waits_since, ..Self::default() };
+        counts.add(Fact::Waiting, "", waits().count());
+        counts
+    }
+
+    fn add(&mut self, fact: Fact, value: &str, count: usize) {
+        *self.all.entry((fact, value.to_owned())).or_default() += count;
+    }
+}
+
+fn as_float(count: usize) -> f64 {
+    u32::try_from(count).map_or(f64::from(u32::MAX), f64::from)
+}
+
+/// Which of [`STATES`] a cluster is in.
+fn state(it: &Cluster) -> &'static str {
+    if it.deleting {
+        "deleting"
+    } else if it.claim.is_some() {
+        "claimed"
+    } else if it.is_broken() {
+        "broken"
+    } else if it.is_ready() {
+        "ready"
+    } else if it.installed {
+        "standby"
+    } else {
+        "installing"
     }
 }
 
 /// How many clusters of the pool are of each of [`KINDS`].
-fn kinds(seen: &Observed) -> [i64; 8] {
-    let count =
-        |is: &dyn Fn(&Cluster) -> bool| as_count(seen.clusters.iter().filter(|it| is(it)).count());
+fn kinds(seen: &Observed) -> [usize; 8] {
+    let count = |is: &dyn Fn(&Cluster) -> bool| seen.clusters.iter().filter(|it| is(it)).count();
     let is_whole = |it: &Cluster| it.is_unclaimed() && !it.is_broken();
     let is_current = |it: &Cluster| {
         it.pool_version.as_deref().is_some_and(|version| seen.pool.version.accepts(version))
@@ -527,7 +488,9 @@ mod tests {
 
     #[test]
     fn a_claim_that_names_no_pool_is_counted_as_long_as_it_waits() {
-        let metrics = Metrics::new(&Registry::new()).unwrap();
+        let registry = Registry::new();
+        let metrics = Metrics::new(&registry).unwrap();
+        let waiting = || of_pools(&registry, "_claims_waiting");
         let key = ("ns".to_owned(), "nowhere".to_owned());
         let claim = Claim {
             name: "x".to_owned(),
@@ -539,9 +502,9 @@ mod tests {
         };
         let seen = Observed { claims: vec![claim], ..Observed::default() };
         metrics.without_pool(&key, &seen);
-        assert_eq!(metrics.waiting.get(), 1);
+        assert_eq!(waiting(), [(String::new(), 1.0)]);
         metrics.without_pool(&key, &Observed::default());
-        assert_eq!(metrics.waiting.get(), 0);
+        assert_eq!(waiting(), [(String::new(), 0.0)]);
     }
 
     #[test]
