@@ -5,22 +5,17 @@
 //! are left, and which cluster's failure was counted last.
 
 use api_types::hive::EntryStatus;
+use controller_kit::engine::Reason as _;
 use controller_kit::events::shorten;
 use k8s_openapi::jiff::Timestamp;
 
+use crate::reason::{Notice, Reason};
 use crate::seen::{Cluster, Customization, Entry, Failure};
 
 /// The failed provisions that a pool's annotation allows.
 pub fn allowed_attempts(annotation: &str) -> Option<u32> {
     annotation.trim().parse().ok().filter(|it| *it > 0)
 }
-
-/// The reason of a failure that cost an attempt.
-pub const PROVISION_STOPPED: &str = "ProvisionStopped";
-/// The reason of a failure to apply the patches.
-pub const BAD_PATCH: &str = "BadPatch";
-/// The reason where the API server or a webhook does not want the cluster.
-pub const REFUSED: &str = "Refused";
 
 /// Attempts that the status can hold.
 pub(crate) const MOST_ATTEMPTS: u32 = i32::MAX.unsigned_abs();
@@ -87,9 +82,9 @@ fn used(facts: &Facts<'_>, user: &str) -> Entry {
     let mut attempts = before.and_then(|it| it.attempts).unwrap_or(facts.attempts);
     let mut failure = before.and_then(|it| it.failure.clone());
     if facts.cluster.is_some() {
-        failure = failure.filter(|it| it.reason != REFUSED);
+        failure = failure.filter(|it| !it.is(Notice::Refused));
     } else if let Some(why) = facts.turned_down {
-        failure = Some(told(facts, REFUSED, why));
+        failure = Some(told(facts, Notice::Refused, why));
     }
     if let Some(cluster) = facts.cluster {
         let counted = failure.as_ref().and_then(|it| it.cluster.as_deref()) == Some(user);
@@ -100,7 +95,7 @@ fn used(facts: &Facts<'_>, user: &str) -> Entry {
             attempts = attempts.saturating_sub(1);
             failure = Some(Failure {
                 cluster: Some(user.to_owned()),
-                reason: PROVISION_STOPPED.to_owned(),
+                reason: Reason::ProvisionStopped.as_str().to_owned(),
                 message: shorten(why, LONGEST),
                 time: Some(facts.now),
             });
@@ -129,24 +124,24 @@ fn unused(facts: &Facts<'_>) -> Entry {
     let (status, failure) = if facts.taken {
         (EntryStatus::Unavailable, failed)
     } else if let Some(why) = &customization.refused {
-        (EntryStatus::BrokenByConfiguration, Some(told(facts, BAD_PATCH, why)))
+        (EntryStatus::BrokenByConfiguration, Some(told(facts, Notice::BadPatch, why)))
     } else if attempts == 0 {
         (EntryStatus::BrokenByCloud, failed)
     } else {
-        let refused = facts.turned_down.map(|why| told(facts, REFUSED, why));
+        let refused = facts.turned_down.map(|why| told(facts, Notice::Refused, why));
         (EntryStatus::Available, refused.or(failed))
     };
     Entry { version, status, attempts: Some(attempts), cluster: None, failure }
 }
 
 /// What costs no attempt, at the time at which it was told first.
-fn told(facts: &Facts<'_>, reason: &str, why: &str) -> Failure {
+fn told(facts: &Facts<'_>, reason: Notice, why: &str) -> Failure {
     let message = shorten(why, LONGEST);
     let known = facts.before.and_then(|it| it.failure.as_ref());
-    let known = known.filter(|it| it.reason == reason && it.message == message).cloned();
+    let known = known.filter(|it| it.is(reason) && it.message == message).cloned();
     known.unwrap_or_else(|| Failure {
         cluster: None,
-        reason: reason.to_owned(),
+        reason: reason.as_str().to_owned(),
         message,
         time: Some(facts.now),
     })

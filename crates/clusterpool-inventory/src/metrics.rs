@@ -17,9 +17,8 @@ use prometheus::{
 };
 
 use crate::model::Key;
-use crate::reason::Reason;
+use crate::reason::{Notice, Reason};
 use crate::seen::{Claim, Cluster, Condition, Observed};
-use crate::text;
 
 const SECONDS: &[f64] = &[0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0];
 /// Hive's own, or its dashboards would show something else.
@@ -343,7 +342,10 @@ fn short(seen: &Observed) -> usize {
             || it.is_installing() && !it.unverified && !seen.not_begun.contains_key(&it.name)
     };
     let under_way = || seen.clusters.iter().filter(|it| is_under_way(it));
-    let is_limit = |it: &str| [text::MAX_CAPACITY, text::MAX_CONCURRENT].contains(&it);
+    // What is under way may lift them.
+    let is_limit = |it: &str| {
+        [Notice::MaxCapacity, Notice::MaxConcurrent].iter().any(|limit| limit.as_str() == it)
+    };
     let waits = |it: &Condition| {
         it.status == "False" && !(is_limit(&it.reason) && under_way().next().is_some())
     };

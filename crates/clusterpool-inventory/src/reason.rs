@@ -41,6 +41,11 @@ const PENDING: Location =
     Location::new("ClusterClaim", "condition `Pending`", "Why the claim has no cluster.");
 const EVENT: Location =
     Location::new("ClusterPool", "event", "A warning about an entry, a cluster or a write.");
+const FAILURE: Location = Location::new(
+    "ClusterPool",
+    "`lastFailure` of an entry in `status.inventory`",
+    "What went wrong with the entry last.",
+);
 const ENTRY_EVENT: Location =
     Location::new("ClusterDeploymentCustomization", "event", "A warning about the patches.");
 
@@ -105,7 +110,7 @@ reasons! {
         ProvisionStopped: Kind::Rests,
             "Hive could not install a cluster. The message shows the attempts that its entry has left.",
             "See why the cluster could not be installed.",
-            on: [EVENT];
+            on: [EVENT, FAILURE];
     }
 }
 
@@ -124,7 +129,7 @@ reasons! {
 }
 
 reasons! {
-    /// The reasons of a pool's conditions, and of events, that are no cause of work.
+    /// The reasons of a pool's conditions, of events and of entries' failures that are no cause of work.
     pub enum Notice {
         Verified: Kind::Rests, "Nothing is missing.", on: [MISSING];
         Missing: Kind::Waits,
@@ -204,8 +209,12 @@ reasons! {
         Refused: Kind::Waits,
             "The API server or a webhook refuses a write, or the patches do not fit the cluster's own name, or another owner has a cluster of that name.",
             "Allow or correct what the message names: a quota, a permission, a webhook, the patches.",
-            on: [EVENT, CAPACITY],
+            on: [EVENT, CAPACITY, FAILURE],
             more: "If the message says that the cluster gets another name, nothing is to be done. The controller retries at least every five minutes, and writes one event an hour.";
+        BadPatch: Kind::Waits,
+            "The patches of the entry cannot be applied in this pool.",
+            "Correct the customization or the template as the message says.",
+            on: [FAILURE], see: "runbooks/FerriteClusterpoolInventoryEntriesBroken.md";
         PatchAdjusted: Kind::Rests,
             "The controller changed the meaning of a patch: a path got its leading slash, replace added a missing key, or a value became text.",
             "Check that the patch means what the message says.",

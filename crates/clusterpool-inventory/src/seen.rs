@@ -8,10 +8,12 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use api_types::hive::{ClusterPoolSpec, EntryState, EntryStatus, Inventory, LastFailure};
 use api_types::reference::NamedRef;
+use controller_kit::engine::Reason as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::pool_version::PoolVersion;
+use crate::reason::Notice;
 
 /// A pool and everything that concerns it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -186,6 +188,13 @@ pub struct Failure {
     pub message: String,
     /// When it was noticed.
     pub time: Option<Timestamp>,
+}
+
+impl Failure {
+    /// Whether it has this reason.
+    pub fn is(&self, reason: Notice) -> bool {
+        self.reason == reason.as_str()
+    }
 }
 
 /// A condition without its times.

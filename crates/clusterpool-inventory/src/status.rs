@@ -25,7 +25,7 @@ pub(crate) fn wanted(plan: &Plan<'_>) -> Option<Status> {
     conditions.remove(CONDITION_SOLE_CONTROLLER);
     let mut say = |kind: &str, (status, reason, message): text::Said| {
         let message = shorten(&message, text::LONGEST);
-        conditions.insert(kind.to_owned(), Condition::new(status, reason, message));
+        conditions.insert(kind.to_owned(), Condition::new(status, reason.as_str(), message));
     };
     let missing = &plan.seen.missing;
     // What a deleted pool refers to is not looked at, so that what was said before stays.

@@ -1,6 +1,6 @@
 //! Every sentence that a person reads.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use api_types::hive::{ClusterPoolSpec, EntryStatus, Inventory};
@@ -14,7 +14,7 @@ use crate::inventory::allowed_attempts;
 use crate::make;
 use crate::patch::Refusal;
 use crate::plan::Plan;
-use crate::reason::Reason;
+use crate::reason::{Notice, Reason};
 use crate::seen::{Claim, Cluster, Condition, Entry, Listed, Observed};
 use crate::usage::Use;
 
@@ -22,22 +22,18 @@ use crate::usage::Use;
 pub(crate) const LONGEST: usize = 10_000;
 
 /// Status, reason and message of a condition.
-pub(crate) type Said = (&'static str, &'static str, String);
+pub(crate) type Said = (&'static str, Notice, String);
 
 /// What is not there or cannot be used of all that the pool refers to.
 pub(crate) fn missing(missing: &[String]) -> Said {
     if missing.is_empty() {
-        return ("False", "Verified", "Nothing is missing".to_owned());
+        return ("False", Notice::Verified, "Nothing is missing".to_owned());
     }
-    ("True", "Missing", missing.join("; "))
+    ("True", Notice::Missing, missing.join("; "))
 }
 
-/// Reasons of limits, which what is under way may lift.
-pub(crate) const MAX_CAPACITY: &str = "MaxCapacity";
-pub(crate) const MAX_CONCURRENT: &str = "MaxConcurrent";
-
 /// A reason and its sentence.
-type Cause = (&'static str, String);
+type Cause = (Notice, String);
 
 /// Whether the pool can get what it wants. It waits for a person or a limit where it cannot: the reason is that of the first
 /// cause, and the message has the sentences of all.
@@ -56,10 +52,10 @@ pub(crate) fn capacity(plan: &Plan<'_>) -> Said {
     let causes: Vec<Cause> = causes.into_iter().flatten().collect();
     let Some((reason, _)) = causes.first() else {
         let awaited = keeping(plan, false).map(|it| format!(". {it}")).unwrap_or_default();
-        return ("True", "Available", format!("There is room{awaited}"));
+        return ("True", Notice::Available, format!("There is room{awaited}"));
     };
     let sentences: Vec<&str> = causes.iter().map(|(_, sentence)| sentence.as_str()).collect();
-    ("False", reason, sentences.join(". "))
+    ("False", *reason, sentences.join(". "))
 }
 
 /// The most clusters are there.
@@ -70,7 +66,7 @@ fn most(plan: &Plan<'_>) -> Option<Cause> {
         "{all} of at most {most} clusters are there, claimed ones among them: to have more, raise spec.maxSize or delete \
          claims that nobody needs"
     );
-    Some((MAX_CAPACITY, message))
+    Some((Notice::MaxCapacity, message))
 }
 
 /// Nobody knows which entries there are.
@@ -95,7 +91,7 @@ fn refused_write(plan: &Plan<'_>) -> Option<Cause> {
     let message = format!(
         "Allow what is refused for this pool; it is retried, and event Refused has the last answer. The first one was: {why}"
     );
-    Some(("Refused", message))
+    Some((Notice::Refused, message))
 }
 
 /// The pool wants more clusters than there are entries for. Where one is just going, its entry will be free.
@@ -109,7 +105,7 @@ fn no_free_entry(plan: &Plan<'_>) -> Option<Cause> {
          needs{hanging}",
         names::CONDITION_INVENTORY_VALID
     );
-    Some(("NoFreeEntry", message))
+    Some((Notice::NoFreeEntry, message))
 }
 
 /// Whether the pool wants more clusters than there are, and no entry is free for one.
@@ -128,8 +124,7 @@ fn lacks_entry(plan: &Plan<'_>) -> bool {
 fn keeping(plan: &Plan<'_>, hangs: bool) -> Option<String> {
     let is_listed = |it: &Cluster| plan.uses.by(it).is_some_and(|it| it.listed);
     let all = plan.seen.clusters.iter();
-    let all = all.filter(|it| it.deleting && it.hangs == hangs && is_listed(it));
-    let names: Vec<&str> = all.map(|it| it.name.as_str()).collect();
+    let names = named(all.filter(|it| it.deleting && it.hangs == hangs && is_listed(it)));
     if names.is_empty() || !lacks_entry(plan) {
         return None;
     }
@@ -158,7 +153,7 @@ fn limit(plan: &Plan<'_>) -> Option<Cause> {
         }
         _ => return None,
     };
-    Some((MAX_CONCURRENT, message))
+    Some((Notice::MaxConcurrent, message))
 }
 
 /// Clusters that a person forbade to delete. A deleted pool names them as what it waits for.
@@ -172,100 +167,80 @@ fn spared(plan: &Plan<'_>) -> Option<Cause> {
         names::PROTECTED_DELETE,
         some(&spared)
     );
-    Some(("ProtectedClusters", message))
+    Some((Notice::ProtectedClusters, message))
 }
 
 /// Which clusters are to be replaced, and what they wait for.
 pub(crate) fn current(plan: &Plan<'_>) -> Said {
     let unclaimed = || plan.seen.clusters.iter().filter(|it| it.is_unclaimed());
-    let stale: Vec<(u8, &Cluster)> =
-        unclaimed().filter_map(|it| Some((plan.staleness(it)?, it))).collect();
-    if stale.is_empty() {
+    let kinds: Vec<u8> = unclaimed().filter_map(|it| plan.staleness(it)).collect();
+    if kinds.is_empty() {
         let message = "Every unclaimed cluster is made from what pool and entries are now";
-        return ("True", "ClusterDeploymentsCurrent", message.to_owned());
+        return ("True", Notice::ClusterDeploymentsCurrent, message.to_owned());
     }
-    let names = |all: Vec<&Cluster>| {
-        let names: Vec<&str> = all.iter().map(|it| it.name.as_str()).collect();
-        (!names.is_empty()).then(|| some(&names))
+    let (status, reason, beginning) = if kinds.iter().all(|it| *it == 0) {
+        let why = "Nobody noted what they are made from, so they are replaced one by one";
+        ("Unknown", Notice::SomeClusterDeploymentsUnknown, why)
+    } else {
+        ("False", Notice::SomeClusterDeploymentsStale, "To be replaced one by one")
     };
     let is_stale = |it: &&Cluster| plan.staleness(it).is_some();
-    let first = unclaimed().filter(|it| it.is_installing() && !is_stale(it)).collect();
-    let replaced: Vec<&Cluster> = stale.iter().map(|it| it.1).collect();
+    let stale = || unclaimed().filter(is_stale);
     let stays = !plan.seen.pool.deleting && !plan.has_spare();
-    let irreplaceable: Vec<&Cluster> =
-        replaced.iter().copied().filter(|it| stays && !plan.can_return(it)).collect();
-    let protected: Vec<&Cluster> = unclaimed().filter(|it| it.protected && is_stale(it)).collect();
     let awaited = plan.awaited();
-    let awaited: Vec<&Cluster> =
-        replaced.iter().copied().filter(|it| awaited.contains(it.name.as_str())).collect();
-    let leaving = |hangs| plan.leaving(hangs).collect::<Vec<&Cluster>>();
-    let waits = [
-        (leaving(false), "these have to be gone first"),
-        (first, "these have to be installed first"),
-        (leaving(true), "Hive cannot take down"),
-        (protected, "an annotation protects from deletion"),
-        (awaited, "claims wait for"),
-        (irreplaceable, "no other one can be made in the place of"),
-    ];
-    let waits = waits.into_iter().filter_map(|(all, why)| Some(format!("{why}: {}", names(all)?)));
-    let listed: Vec<String> = names(replaced).into_iter().chain(waits).collect();
-    let listed = listed.join("; ");
-    if stale.iter().all(|it| it.0 == 0) {
-        let message = format!(
-            "Nobody noted what they are made from, so they are replaced one by one: {listed}"
-        );
-        ("Unknown", "SomeClusterDeploymentsUnknown", message)
-    } else {
-        ("False", "SomeClusterDeploymentsStale", format!("To be replaced one by one: {listed}"))
+    let awaited = |it: &&Cluster| awaited.contains(it.name.as_str());
+    let first = unclaimed().filter(|it| it.is_installing() && !is_stale(it));
+    let mut message = format!("{beginning}: {}", some(&named(stale())));
+    for (what, which) in [
+        ("these have to be gone first", named(plan.leaving(false))),
+        ("these have to be installed first", named(first)),
+        ("Hive cannot take down", named(plan.leaving(true))),
+        ("an annotation protects from deletion", named(stale().filter(|it| it.protected))),
+        ("claims wait for", named(stale().filter(awaited))),
+        (
+            "no other one can be made in the place of",
+            named(stale().filter(|it| stays && !plan.can_return(it))),
+        ),
+    ] {
+        add(&mut message, what, &which);
     }
+    (status, reason, message)
 }
 
 /// What a deleted pool waits for.
 pub(crate) fn deletion(plan: &Plan<'_>) -> Said {
-    let clusters = &plan.seen.clusters;
-    let those = |is: fn(&Cluster) -> bool| {
-        let all = clusters.iter().filter(|it| is(it));
-        all.map(|it| it.name.as_str()).collect::<Vec<_>>()
-    };
+    let clusters = || plan.seen.clusters.iter();
     let unread: Vec<&str> = plan.seen.unread.iter().map(String::as_str).collect();
     let leased: Vec<&str> = plan.uses.halves().map(|(it, ..)| it.name).collect();
     let spaces = plan.seen.namespaces.iter().filter(|it| !it.deleting);
     let spaces: Vec<&str> = spaces.map(|it| it.name.as_str()).collect();
-    if clusters.is_empty() && unread.is_empty() {
-        if !leased.is_empty() {
-            let message = format!("No cluster is left, but still leased: {}", some(&leased));
-            return ("False", "LeasesPendingRelease", message);
-        }
-        if !spaces.is_empty() {
-            let message = format!(
-                "No cluster is left, but these namespaces are: {}. They are deleted, unless event Refused says why not",
-                some(&spaces)
-            );
-            return ("False", "NamespacesPendingDeletion", message);
-        }
-        return ("True", "DeletionPossible", "No cluster is left".to_owned());
+    let there = [named(clusters()), unread.clone()].concat();
+    if there.is_empty() && !leased.is_empty() {
+        let message = format!("No cluster is left, but still leased: {}", some(&leased));
+        return ("False", Notice::LeasesPendingRelease, message);
     }
-    let mut message = format!("Still there: {}", some(&[those(|_| true), unread.clone()].concat()));
+    if there.is_empty() && !spaces.is_empty() {
+        let message = format!(
+            "No cluster is left, but these namespaces are: {}. They are deleted, unless event Refused says why not",
+            some(&spaces)
+        );
+        return ("False", Notice::NamespacesPendingDeletion, message);
+    }
+    if there.is_empty() {
+        return ("True", Notice::DeletionPossible, "No cluster is left".to_owned());
+    }
+    let mut message = format!("Still there: {}", some(&there));
     let (given_back, protected) = (names::REMOVE_FROM_POOL, names::PROTECTED_DELETE);
-    for (which, why) in [
-        (
-            those(|it| it.claim.is_some() && !it.marked && !it.deleting),
-            format!(
-                "delete the claims of these, or annotate those that nobody uses with {given_back}=true"
-            ),
-        ),
-        (
-            those(|it| it.protected && !it.deleting),
-            format!("take annotation {protected} off these, which forbids to delete them"),
-        ),
-        (those(|it| it.hangs), "Hive cannot take down".to_owned()),
-        (unread, "these cannot be read, so correct them".to_owned()),
-    ] {
-        if !which.is_empty() {
-            message = format!("{message}; {why}: {}", some(&which));
-        }
-    }
-    ("False", "ClusterDeploymentsPendingCleanup", message)
+    let claims = format!(
+        "delete the claims of these, or annotate those that nobody uses with {given_back}=true"
+    );
+    let claimed = clusters().filter(|it| it.claim.is_some() && !it.marked && !it.deleting);
+    add(&mut message, &claims, &named(claimed));
+    let forbidden = format!("take annotation {protected} off these, which forbids to delete them");
+    add(&mut message, &forbidden, &named(clusters().filter(|it| it.protected && !it.deleting)));
+    add(&mut message, "Hive cannot take down", &named(clusters().filter(|it| it.hangs)));
+    add(&mut message, "these cannot be read, so correct them", &unread);
+    ("False", Notice::ClusterDeploymentsPendingCleanup, message)
 }
 
 /// Clusters whose claims are not there or have another one. They may be in use all the same, so that only a person can
@@ -283,8 +258,7 @@ fn unowned(seen: &Observed) -> Option<Cause> {
             None => !it.was_given_to(claim),
         })
     };
-    let unowned: Vec<&str> =
-        seen.clusters.iter().filter(is_unowned).map(|it| it.name.as_str()).collect();
+    let unowned = named(seen.clusters.iter().filter(is_unowned));
     if unowned.is_empty() {
         return None;
     }
@@ -293,7 +267,7 @@ fn unowned(seen: &Observed) -> Option<Cause> {
         names::REMOVE_FROM_POOL,
         some(&unowned)
     );
-    Some(("UnownedClusters", message))
+    Some((Notice::UnownedClusters, message))
 }
 
 /// Clusters that Hive does not begin to install, in its own words. What was wrong in the template stays wrong in them.
@@ -311,7 +285,7 @@ fn not_begun(seen: &Observed) -> Option<Cause> {
         "Hive has not begun to install these, so put right what it says of them, and delete those that stay so: {}",
         some(&all)
     );
-    Some(("NotBegun", message))
+    Some((Notice::NotBegun, message))
 }
 
 /// Entries of which a message says what is wrong with them.
@@ -327,6 +301,18 @@ fn some(names: &[&str]) -> String {
     text
 }
 
+/// What clusters are called.
+fn named<'a>(clusters: impl Iterator<Item = &'a Cluster>) -> Vec<&'a str> {
+    clusters.map(|it| it.name.as_str()).collect()
+}
+
+/// Adds to a message what holds for those of these names, where there are any.
+fn add(message: &mut String, what: &str, names: &[&str]) {
+    if !names.is_empty() {
+        *message = format!("{message}; {what}: {}", some(names));
+    }
+}
+
 /// How much of the inventory can be used, where there is one.
 pub(crate) fn inventory(plan: &Plan<'_>) -> Option<Said> {
     let pool = &plan.seen.pool;
@@ -335,26 +321,25 @@ pub(crate) fn inventory(plan: &Plan<'_>) -> Option<Said> {
         Listed::Empty => {
             let message = "spec.inventory lists nothing: list at least one customization, or remove \
                            it. Until then no cluster is made or removed";
-            return Some(("False", "Empty", message.to_owned()));
+            return Some(("False", Notice::Empty, message.to_owned()));
         }
         Listed::Unreadable(why) => {
             let message = format!("{why}. Until then no cluster is made or removed");
-            return Some(("False", "Unreadable", message));
+            return Some(("False", Notice::Unreadable, message));
         }
         Listed::Nothing | Listed::Entries(_) => {}
     }
-    let mut by_status: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (it, now) in plan.uses.states() {
-        by_status.entry(now.status.as_str()).or_default().push(it.name);
-    }
-    let broken = [
-        EntryStatus::BrokenByConfiguration,
-        EntryStatus::BrokenByCloud,
-        EntryStatus::Missing,
-        EntryStatus::Unavailable,
-    ];
+    let of = |status: &EntryStatus| {
+        let all = plan.uses.states().filter(|(_, now)| now.status == *status);
+        all.map(|(it, _)| it.name).collect::<Vec<_>>()
+    };
+    let bad =
+        [EntryStatus::BrokenByConfiguration, EntryStatus::BrokenByCloud, EntryStatus::Missing];
+    let others = [EntryStatus::Unavailable, EntryStatus::ToBeUpdated, EntryStatus::ToBeDeleted];
+    let is_bad = |now: &Entry| bad.contains(&now.status);
     let listed = || plan.uses.states().filter(|(it, _)| it.listed);
-    let usable = listed().filter(|(_, now)| !broken.contains(&now.status)).count();
+    let is_usable = |now: &Entry| !is_bad(now) && now.status != EntryStatus::Unavailable;
+    let usable = listed().filter(|(_, now)| is_usable(now)).count();
     let is_short = usable < pool.size && pool.listed != Listed::Nothing && !pool.deleting;
     let mut message = if pool.listed == Listed::Nothing {
         "No entry is listed any more".to_owned()
@@ -364,21 +349,15 @@ pub(crate) fn inventory(plan: &Plan<'_>) -> Option<Said> {
     if is_short {
         message += ", which are too few: list more that can be used, or lower spec.size";
     }
-    let bad = ["Broken by configuration", "Broken by cloud", "Missing"];
-    for status in bad.into_iter().chain(["Unavailable", "To Be Updated", "To Be Deleted"]) {
-        if let Some(names) = by_status.get(status) {
-            message = format!("{message}; {status}: {}", some(names));
-        }
+    for status in bad.iter().chain(&others) {
+        add(&mut message, status.as_str(), &of(status));
     }
     let is_leaving = |it: &Use<'_>| it.customization.is_some_and(|it| it.deleting);
     let leaving = listed().filter(|(it, now)| is_leaving(it) && now.cluster.is_some());
     let leaving: Vec<&str> = leaving.map(|(it, _)| it.name).collect();
-    if !leaving.is_empty() {
-        message = format!("{message}; deletion was asked for: {}", some(&leaving));
-    }
-    for name in by_status.get("Broken by configuration").into_iter().flatten().take(MOST_TOLD) {
-        let now = plan.uses.get(name).and_then(|it| it.now.as_ref());
-        if let Some(failure) = now.and_then(|it| it.failure.as_ref()) {
+    add(&mut message, "deletion was asked for", &leaving);
+    for name in of(&EntryStatus::BrokenByConfiguration).into_iter().take(MOST_TOLD) {
+        if let Some(failure) = plan.uses.get(name).and_then(Use::failure) {
             message = format!("{message}; {name}: {}", failure.message);
         }
     }
@@ -388,26 +367,22 @@ pub(crate) fn inventory(plan: &Plan<'_>) -> Option<Said> {
         let why = shorten(why, LONGEST / 10);
         message = format!("{message}; {name}: {its} patches cannot be applied: {why}");
     }
-    if unfit.len() > MOST_TOLD {
-        let names: Vec<&str> = unfit.iter().map(|it| it.0).skip(MOST_TOLD).collect();
-        message = format!("{message}; nor can those of: {}", some(&names));
-    }
+    let more: Vec<&str> = unfit.iter().map(|it| it.0).skip(MOST_TOLD).collect();
+    add(&mut message, "nor can those of", &more);
     let twice: Vec<&str> =
         plan.uses.there().filter(|(it, _)| it.is_in_double_use()).map(|(it, _)| it.name).collect();
-    if !twice.is_empty() {
-        message = format!("{message}; in use by two clusters: {}", some(&twice));
-    }
+    add(&mut message, "in use by two clusters", &twice);
     for remark in &pool.remarks {
         message = format!("{message}; {remark}");
     }
-    let is_bad = bad.iter().any(|status| by_status.contains_key(status));
-    if is_bad || !twice.is_empty() || !unfit.is_empty() {
-        return Some(("False", "Invalid", message));
-    }
-    if is_short {
-        return Some(("False", "TooFewEntries", message));
-    }
-    Some(("True", "Valid", message))
+    let has_bad = plan.uses.states().any(|(_, now)| is_bad(now));
+    Some(if has_bad || !twice.is_empty() || !unfit.is_empty() {
+        ("False", Notice::Invalid, message)
+    } else if is_short {
+        ("False", Notice::TooFewEntries, message)
+    } else {
+        ("True", Notice::Valid, message)
+    })
 }
 
 /// Listed entries that are in use and could not be used again as they are now; and why. Unless that is told meanwhile, the
@@ -532,13 +507,16 @@ pub(crate) fn refused(error: &Error) -> Event {
     let note = error.to_string();
     // It is tried again and again.
     let hourly = Some(u64::from(make::hash(&note)));
-    Event { hourly, ..Event::new(true, "Refused", &make::action("Write", &note), &note) }
+    Event {
+        hourly,
+        ..Event::new(true, Notice::Refused.as_str(), &make::action("Write", &note), &note)
+    }
 }
 
 /// Patches of a customization were accepted, and mean something else in a pool than their author may think.
 pub(crate) fn adjusted(pool: &str, notes: &str) -> Event {
     let note = format!("In pool {pool}: {notes}");
-    Event::new(true, "PatchAdjusted", &make::action("Patch", &note), &note)
+    Event::new(true, Notice::PatchAdjusted.as_str(), &make::action("Patch", &note), &note)
 }
 
 /// A cluster could not be installed, which costs its entry an attempt.

@@ -7,12 +7,11 @@ use api_types::names::hive::CONDITION_ALL_CLUSTERS_CURRENT;
 use api_types::time::until;
 
 use crate::decision::Step;
-use crate::inventory::REFUSED;
 use crate::make::made_from;
 use crate::naming::cluster_name;
 use crate::plan::{BEGUN, Plan};
 use crate::pool_version::is_hives;
-use crate::reason::Reason;
+use crate::reason::{Notice, Reason};
 use crate::seen::{Cluster, Listed, Namespace};
 use crate::usage::Use;
 
@@ -322,7 +321,7 @@ impl<'a> Plan<'a> {
     /// Whether the cluster of the entry is refused, which may be for what the entry alone says, and another one is free that
     /// was not tried in vain.
     fn gives_way(&self, it: &Use<'_>) -> bool {
-        it.failure().is_some_and(|it| it.reason == REFUSED)
+        it.failure().is_some_and(|it| it.is(Notice::Refused))
             && self.usable().any(|it| it.failure().is_none())
     }
 
