@@ -14,13 +14,11 @@ mod claims;
 mod leases;
 mod leaving;
 
-use std::collections::BTreeSet;
-
 use controller_kit::engine::Rule;
 use controller_kit::rule_book;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::decision::{Decision, Event, Step, Work};
+use crate::decision::{Decision, Event, Step};
 use crate::plan::Plan;
 use crate::reason::Reason;
 use crate::seen::Observed;
@@ -77,21 +75,6 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
         goes_on: plan.goes_on,
         again: plan.again,
     }
-}
-
-/// Clusters in place of those whose entries somebody else was faster to lease: what would be added without the entries
-/// that were tried, so many at most.
-pub fn instead(
-    seen: &Observed,
-    policy: &Policy,
-    now: Timestamp,
-    tried: &BTreeSet<String>,
-    places: usize,
-) -> Vec<Work> {
-    let mut left = seen.clone();
-    left.customizations.retain(|it| !tried.contains(&it.name));
-    let work = decide(&left, policy, now).work;
-    work.into_iter().filter(|it| it.leases().is_some()).take(places).collect()
 }
 
 /// Nothing is done, and the pool says why.

@@ -67,14 +67,6 @@ pub struct Work {
 }
 
 impl Work {
-    /// The entry that a new cluster is made from, if this makes one.
-    pub fn leases(&self) -> Option<&str> {
-        self.steps.iter().find_map(|it| match it {
-            Step::Lease { entry, prove_living: false, .. } => Some(entry.as_str()),
-            _ => None,
-        })
-    }
-
     /// The cluster that this makes without an entry, if it makes one.
     pub fn begins(&self) -> Option<&str> {
         self.steps.iter().find_map(|it| match it {

@@ -5,7 +5,7 @@ mod build;
 mod entries;
 mod steps;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use api_types::hive::{
@@ -26,7 +26,6 @@ use serde_json::{Value, json};
 
 use crate::access::Change;
 use crate::context::{Context, cached};
-use crate::decide::instead;
 use crate::decision::{Step, Work};
 use crate::model::{Efforts, Key, LivePool, Look, Memory, Object, Write};
 use crate::observe::live_pool;
@@ -191,8 +190,6 @@ struct Piece {
     unpaused: bool,
     /// The version of the pool, if that was written and stays.
     pool: Option<String>,
-    /// Whether somebody else was faster to lease the entry, so that nothing was begun.
-    outrun: bool,
     /// For the caches to show: the version, and whether the object may be gone with it.
     wrote: Vec<(Object, String, bool)>,
 }
@@ -247,24 +244,9 @@ impl Pass<'_> {
         Ok(live)
     }
 
-    /// Carries out all pieces, and others in place of those that make a cluster of an entry that somebody else was
-    /// faster to lease.
+    /// Carries out all pieces, so many at a time, the next as soon as one is done.
     async fn work(&self, work: &[Work], memory: &mut Memory) -> Worked {
         let mut worked = Worked::default();
-        let mut outrun = self.work_on(work, memory, &mut worked).await;
-        let mut tried: BTreeSet<String> =
-            work.iter().filter_map(|it| it.leases()).map(str::to_owned).collect();
-        while outrun > 0 {
-            let more = instead(&self.look.seen, &self.context.policy, self.look.at, &tried, outrun);
-            tried.extend(more.iter().filter_map(|it| it.leases()).map(str::to_owned));
-            outrun = self.work_on(&more, memory, &mut worked).await;
-        }
-        worked
-    }
-
-    /// Carries out pieces, so many at a time, the next as soon as one is done. Returns how many of them somebody else was
-    /// faster with.
-    async fn work_on(&self, work: &[Work], memory: &mut Memory, worked: &mut Worked) -> usize {
         let start = Instant::now();
         // Some are begun whatever comes, or many claims would keep all else from being done.
         let is_next = |place: &usize| {
@@ -277,10 +259,9 @@ impl Pass<'_> {
         };
         let pieces = stream::iter(0..work.len()).take_while(is_next).map(piece);
         let mut pieces = std::pin::pin!(pieces.buffer_unordered(AT_ONCE));
-        let (mut outrun, mut ended) = (0, 0);
+        let mut ended = 0;
         while let Some((work, result, piece)) = pieces.next().await {
             ended += 1;
-            outrun += usize::from(piece.outrun);
             worked.pool = worked.pool.take().or(piece.pool);
             for (object, version, may_go) in piece.wrote {
                 memory.echoes.wrote(object, &version, may_go);
@@ -294,8 +275,8 @@ impl Pass<'_> {
                 }
             }
         }
-        worked.cut |= ended < work.len();
-        outrun
+        worked.cut = ended < work.len();
+        worked
     }
 
     /// Whether there is something that is not to wait for all of the work: a claim that came or went, or another wish for

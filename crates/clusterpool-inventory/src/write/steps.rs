@@ -23,12 +23,7 @@ impl Pass<'_> {
     /// Carries out a piece of work up to the first step that is not made.
     pub(super) async fn carry_out(&self, work: &Work, piece: &mut Piece) -> Result<(), Stop> {
         for step in &work.steps {
-            if let Err(stop) = self.step(step, piece).await {
-                let begins = matches!(step, Step::KeepEntry { .. } | Step::Lease { .. });
-                let is_lost = matches!(stop, Stop::Failed(Error::Superseded));
-                piece.outrun = begins && is_lost && work.leases().is_some();
-                return Err(stop);
-            }
+            self.step(step, piece).await?;
         }
         Ok(())
     }
