@@ -6,21 +6,21 @@ mod entries;
 mod steps;
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-use api_types::hive::{
-    ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool,
-};
+use api_types::hive::{ClusterDeploymentCustomization, ClusterPool};
 use api_types::names;
 use controller_kit::api_error::{unless_gone, unless_superseded};
 use controller_kit::backoff::Class as Retry;
 use controller_kit::engine::{Error, Event, Next, Outcome, asked};
 use futures_util::{StreamExt as _, stream};
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, Patch, PatchParams};
-use kube::{Client, Resource as _};
+use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -306,12 +306,10 @@ impl Pass<'_> {
     async fn store(&self, wanted: Option<&Status>) -> Result<Option<String>, Error> {
         let (Some(wanted), Some(pool)) = (wanted, &self.look.pool) else { return Ok(None) };
         let patch = status::patch(pool.status.as_ref(), wanted, Timestamp::now());
-        let version = &pool.metadata.resource_version;
-        let metadata = json!({ "resourceVersion": version });
-        let patch = Patch::Merge(json!({ "metadata": metadata, "status": patch }));
-        let (pools, params) = (self.pools(), PatchParams::default());
-        let request = pools.patch_status(&self.key.1, &params, &patch);
-        let written = written("patch a pool's status", request).await?;
+        let at = pool.metadata.resource_version.as_deref().unwrap_or_default();
+        let pools = self.api::<ClusterPool>(&self.key.0);
+        let written =
+            patch_status(&pools, &self.key.1, at, &patch, "patch a pool's status").await?;
         Ok(written.metadata.resource_version)
     }
 
@@ -344,7 +342,7 @@ impl Pass<'_> {
     /// Lets a pool's administrators into a cluster's namespace, or out of it.
     async fn bind(&self, cluster: &str, change: &Change) -> Result<(), Error> {
         const WHAT: &str = "bind administrators";
-        let api: Api<RoleBinding> = Api::namespaced(self.client().clone(), cluster);
+        let api = self.api::<RoleBinding>(cluster);
         match change {
             Change::Create(object) => match build::create(&api, object, WHAT).await {
                 // Nobody is let into what goes.
@@ -363,19 +361,11 @@ impl Pass<'_> {
         &self.context.kit.client
     }
 
-    fn pools(&self) -> Api<ClusterPool> {
-        Api::namespaced(self.client().clone(), &self.key.0)
-    }
-
-    fn claims(&self) -> Api<ClusterClaim> {
-        Api::namespaced(self.client().clone(), &self.key.0)
-    }
-
-    fn clusters(&self, namespace: &str) -> Api<ClusterDeployment> {
-        Api::namespaced(self.client().clone(), namespace)
-    }
-
-    fn customizations(&self, namespace: &str) -> Api<ClusterDeploymentCustomization> {
+    /// Objects of a namespace.
+    fn api<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
         Api::namespaced(self.client().clone(), namespace)
     }
 }
@@ -420,6 +410,38 @@ async fn written<T>(
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, Error> {
     asked(what, async { unless_superseded(request.await) }).await?.ok_or(Error::Superseded)
+}
+
+/// Patches an object at this version. Gives the version that it has after it.
+async fn patch<K>(
+    api: &Api<K>,
+    name: &str,
+    at: &str,
+    mut patch: Value,
+    what: &'static str,
+) -> Result<Option<String>, Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    patch["metadata"]["resourceVersion"] = json!(at);
+    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+    let left = written(what, api.patch_metadata(name, &params, &patch)).await?;
+    Ok(left.metadata.resource_version)
+}
+
+/// Patches the status of an object at this version. Gives the object as it is after it.
+async fn patch_status<K>(
+    api: &Api<K>,
+    name: &str,
+    at: &str,
+    status: &Value,
+    what: &'static str,
+) -> Result<K, Error>
+where
+    K: DeserializeOwned,
+{
+    let patch = json!({ "metadata": { "resourceVersion": at }, "status": status });
+    written(what, api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch))).await
 }
 
 fn decoded<K: DeserializeOwned>(object: &Value, what: &'static str) -> Result<K, Error> {

@@ -6,7 +6,7 @@ use api_types::hive::{ClusterDeployment, ClusterDeploymentCustomization, Cluster
 use api_types::names;
 use controller_kit::api_error::is_gone;
 use controller_kit::engine::{Error, asked};
-use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 use kube::api::{Api, PostParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
@@ -64,63 +64,60 @@ impl Pass<'_> {
         piece: &mut Piece,
     ) -> Result<(), Stop> {
         let Some(pool) = self.look.pool.as_deref() else { return Err(Stop::SUPERSEDED) };
-        let Some(platform) = Platform::of(&pool.spec) else { return Err(Stop::SUPERSEDED) };
-        let source = self.source(entry)?;
-        let source = source.as_deref();
-        let secrets: Api<Secret> = Api::namespaced(self.client().clone(), cluster);
+        let hive = |kind| GroupVersionKind::gvk("hive.openshift.io", "v1", kind);
+        let secret = GroupVersionKind::gvk("", "v1", "Secret");
+        let (kind, what) = match part {
+            Part::Namespace => return self.make_namespace(pool, cluster, entry, piece).await,
+            Part::InstallConfig => (secret, "make an install config"),
+            Part::PullSecret | Part::Credentials | Part::Certificates => (secret, "copy a secret"),
+            Part::Customization | Part::PoolCustomization => {
+                (hive("ClusterDeploymentCustomization"), "copy a customization")
+            }
+            Part::MachinePool => (hive("MachinePool"), "make a machine pool"),
+        };
+        let object = self.part(pool, cluster, part, entry)?.ok_or(Stop::SUPERSEDED)?;
+        let (client, kind) = (self.client().clone(), ApiResource::from_gvk(&kind));
+        let api: Api<DynamicObject> = Api::namespaced_with(client, cluster, &kind);
+        create(&api, &object, what).await.map(drop)
+    }
+
+    /// A part of a cluster beside its namespace, as it is made; nothing where what it is made from is gone.
+    fn part(
+        &self,
+        pool: &ClusterPool,
+        cluster: &str,
+        part: Part,
+        entry: Option<&Version>,
+    ) -> Result<Option<Value>, Stop> {
+        let Some(platform) = Platform::of(&pool.spec) else { return Ok(None) };
+        let (source, materials) = (self.source(entry)?, &self.look.materials);
         let copy = |secret: &Option<make::Secret>| {
             let name = make::secret_name(cluster, part, platform.name);
             secret.as_ref().map(|secret| make::copy(pool, cluster, &name, secret))
         };
-        let object = match part {
-            Part::Namespace => return self.make_namespace(pool, cluster, entry, piece).await,
+        let customization =
+            |it: Arc<ClusterDeploymentCustomization>| make::customization(pool, cluster, &it);
+        let config = || self.install_config(pool, cluster, source.as_deref());
+        Ok(match part {
+            Part::Namespace => None,
             Part::InstallConfig => {
-                let Some(config) = self.install_config(pool, cluster, source)? else {
-                    return Err(Stop::SUPERSEDED);
-                };
-                let secret = make::install_config(pool, cluster, &config.text);
-                return create(&secrets, &secret, "make an install config").await.map(drop);
+                config()?.map(|it| make::install_config(pool, cluster, &it.text))
             }
-            Part::Customization | Part::PoolCustomization => {
-                let of_pool = match (part, &pool.spec.customization_ref) {
-                    (Part::PoolCustomization, Some(reference)) => {
-                        let name = reference.name.clone().unwrap_or_default();
-                        cached(&self.context.caches.customizations, &(self.key.0.clone(), name))
-                    }
-                    _ => None,
-                };
-                let found = if part == Part::Customization { source } else { of_pool.as_deref() };
-                let Some(found) = found else { return Err(Stop::SUPERSEDED) };
-                let copy = make::customization(pool, cluster, found);
-                let api = self.customizations(cluster);
-                return create(&api, &copy, "copy a customization").await.map(drop);
+            Part::PullSecret => copy(&materials.pull_secret),
+            Part::Credentials => copy(&materials.credentials),
+            Part::Certificates => copy(&materials.certificates),
+            Part::Customization => source.map(customization),
+            Part::PoolCustomization => {
+                let name = make::name_in(pool.spec.customization_ref.as_ref()).unwrap_or_default();
+                let key = (self.key.0.clone(), name.to_owned());
+                cached(&self.context.caches.customizations, &key).map(customization)
             }
-            Part::PullSecret => copy(&self.look.materials.pull_secret),
-            Part::Credentials => copy(&self.look.materials.credentials),
-            Part::Certificates => copy(&self.look.materials.certificates),
-            Part::MachinePool => return self.make_workers(pool, platform, cluster, source).await,
-        };
-        let Some(object) = object else { return Err(Stop::SUPERSEDED) };
-        create(&secrets, &object, "copy a secret").await.map(drop)
-    }
-
-    async fn make_workers(
-        &self,
-        pool: &ClusterPool,
-        platform: Platform<'_>,
-        cluster: &str,
-        entry: Option<&ClusterDeploymentCustomization>,
-    ) -> Result<(), Stop> {
-        let config = self.install_config(pool, cluster, entry)?;
-        let config = config.and_then(|it| serde_json::from_str(&it.text).ok());
-        let Some(spec) = platform.workers(cluster, &config.unwrap_or_default()) else {
-            return Ok(());
-        };
-        let kind = GroupVersionKind::gvk("hive.openshift.io", "v1", "MachinePool");
-        let kind = ApiResource::from_gvk(&kind);
-        let api: Api<DynamicObject> = Api::namespaced_with(self.client().clone(), cluster, &kind);
-        let workers = make::machine_pool(pool, cluster, &spec);
-        create(&api, &workers, "make a machine pool").await.map(drop)
+            Part::MachinePool => {
+                let config = config()?.and_then(|it| serde_json::from_str(&it.text).ok());
+                let spec = platform.workers(cluster, &config.unwrap_or_default());
+                spec.map(|it| make::machine_pool(pool, cluster, &it))
+            }
+        })
     }
 
     async fn make_namespace(
@@ -175,7 +172,7 @@ impl Pass<'_> {
             paused: entry.is_some() && self.context.policy.verify_lease,
         };
         let object = make::cluster(pool, platform, &wanted);
-        let api = self.clusters(name);
+        let api = self.api::<ClusterDeployment>(name);
         let made = create(&api, &object, "create a cluster").await?;
         let found = match made {
             Some(made) => made,
@@ -217,7 +214,7 @@ impl Pass<'_> {
         if piece.unpaused {
             return Ok(());
         }
-        let api = self.customizations(&self.key.0);
+        let api = self.entries();
         let live = found("get a customization", api.get(entry)).await?;
         let holds = live.is_some_and(|it| {
             it.leased_by() == Some(cluster)

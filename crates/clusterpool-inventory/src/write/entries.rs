@@ -5,17 +5,22 @@ use api_types::hive::{ClusterDeploymentCustomization, pools_finalizer};
 use api_types::names;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::steps::{finalizers, is_at};
-use super::{Pass, Piece, Stop, written};
+use super::{Pass, Piece, Stop, patch_status, written};
 use crate::context::cached;
 use crate::model::Object;
 use crate::seen::Condition as Said;
 use crate::{status, text};
 
 impl Pass<'_> {
+    /// The customizations of the pool's namespace.
+    pub(super) fn entries(&self) -> Api<ClusterDeploymentCustomization> {
+        self.api(&self.key.0)
+    }
+
     /// The customization at the version that was decided on, or as an earlier step left it.
     pub(super) fn entry_at(
         &self,
@@ -46,7 +51,7 @@ impl Pass<'_> {
         let patch = Patch::Merge(json!({
             "metadata": { "resourceVersion": found.metadata.resource_version, "finalizers": all },
         }));
-        let (api, params) = (self.customizations(&self.key.0), PatchParams::default());
+        let (api, params) = (self.entries(), PatchParams::default());
         let left = written("patch a customization", api.patch(name, &params, &patch)).await?;
         self.entry_written(left, !keep, piece);
         Ok(())
@@ -106,13 +111,9 @@ impl Pass<'_> {
         let kind = names::hive::CONDITION_AVAILABLE;
         status::say(&mut conditions, kind, said, Timestamp::now(), false);
         status["conditions"] = json!(conditions);
-        let version = &found.metadata.resource_version;
-        let metadata = json!({ "resourceVersion": version });
-        let patch = Patch::Merge(json!({ "metadata": metadata, "status": status }));
-        let (api, params) = (self.customizations(&self.key.0), PatchParams::default());
-        let name = found.name_any();
-        let request = api.patch_status(&name, &params, &patch);
-        let left = written("patch a customization", request).await?;
+        let (name, at) = (found.name_any(), found.resource_version().unwrap_or_default());
+        let what = "patch a customization";
+        let left = patch_status(&self.entries(), &name, &at, &status, what).await?;
         self.entry_written(left, false, piece);
         Ok(())
     }

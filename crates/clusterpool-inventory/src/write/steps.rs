@@ -1,17 +1,17 @@
 //! The steps of a piece of work.
 
-use api_types::hive::ClusterDeployment;
+use api_types::hive::{ClusterClaim, ClusterDeployment, ClusterPool};
 use api_types::names;
 use api_types::time::whole;
 use controller_kit::engine::{Error, asked};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::api::{Api, DeleteParams, ListParams, Preconditions};
 use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
 
-use super::{Pass, Piece, Stop, found, written};
+use super::{Pass, Piece, Stop, found, patch, patch_status, written};
 use crate::context::cached;
 use crate::decision::{Step, Work};
 use crate::index;
@@ -94,7 +94,7 @@ impl Pass<'_> {
             Step::Delete { cluster, uid, at } => self.delete(cluster, uid, at, piece).await,
             Step::LetGo { cluster, entry, at } => {
                 if let Some(entry) = entry {
-                    let api = self.customizations(&self.key.0);
+                    let api = self.entries();
                     let live = found("get a customization", api.get(entry)).await?;
                     // Whatever pool it names: no other one can have made this cluster.
                     if live.is_some_and(|it| it.leased_by() == Some(cluster)) {
@@ -116,22 +116,24 @@ impl Pass<'_> {
     /// Patches the pool's metadata at the version that was decided on.
     async fn pool(
         &self,
-        mut metadata: Value,
+        metadata: Value,
         at: &str,
         may_go: bool,
         piece: &mut Piece,
     ) -> Result<(), Stop> {
-        metadata["resourceVersion"] = json!(at);
-        let patch = Patch::Merge(json!({ "metadata": metadata }));
-        let (pools, params) = (self.pools(), PatchParams::default());
-        let request = pools.patch_metadata(&self.key.1, &params, &patch);
-        let version = written("patch a pool", request).await?.metadata.resource_version;
+        let change = json!({ "metadata": metadata });
+        let pools = self.api::<ClusterPool>(&self.key.0);
+        let version = patch(&pools, &self.key.1, at, change, "patch a pool").await?;
         if may_go {
             piece.note(Object::Pool(self.key.clone()), version, true);
         } else {
             piece.pool = version;
         }
         Ok(())
+    }
+
+    fn claims(&self) -> Api<ClusterClaim> {
+        self.api(&self.key.0)
     }
 
     async fn claim(
@@ -141,12 +143,10 @@ impl Pass<'_> {
         at: &str,
         piece: &mut Piece,
     ) -> Result<(), Stop> {
-        let patch = Patch::Merge(json!({ "metadata": { "resourceVersion": at }, "spec": spec }));
-        let (claims, params) = (self.claims(), PatchParams::default());
-        let written =
-            written("patch a claim", claims.patch_metadata(name, &params, &patch)).await?;
+        let change = json!({ "spec": spec });
+        let version = patch(&self.claims(), name, at, change, "patch a claim").await?;
         let key = (self.key.0.clone(), name.to_owned());
-        piece.note(Object::Claim(key), written.metadata.resource_version, false);
+        piece.note(Object::Claim(key), version, false);
         Ok(())
     }
 
@@ -183,13 +183,8 @@ impl Pass<'_> {
         let mut conditions = claim.status.clone().unwrap_or_default().conditions;
         let said = text::pending(reason, &self.key.1);
         status::say(&mut conditions, names::hive::CONDITION_PENDING, &said, Timestamp::now(), true);
-        let patch = Patch::Merge(json!({
-            "metadata": { "resourceVersion": at },
-            "status": { "conditions": conditions },
-        }));
-        let (claims, params) = (self.claims(), PatchParams::default());
-        let request = claims.patch_status(name, &params, &patch);
-        let written = written("patch a claim's status", request).await?;
+        let (status, what) = (json!({ "conditions": conditions }), "patch a claim's status");
+        let written = patch_status(&self.claims(), name, at, &status, what).await?;
         piece.note(Object::Claim(key), written.metadata.resource_version, false);
         Ok(())
     }
@@ -199,7 +194,8 @@ impl Pass<'_> {
         &self,
         (namespace, name): &Key,
     ) -> Result<Option<PartialObjectMeta<ClusterDeployment>>, Error> {
-        found("get a cluster", self.clusters(namespace).get_metadata(name)).await
+        let clusters = self.api::<ClusterDeployment>(namespace);
+        found("get a cluster", clusters.get_metadata(name)).await
     }
 
     async fn is_living(&self, name: &str) -> Result<bool, Error> {
@@ -211,16 +207,14 @@ impl Pass<'_> {
     pub(super) async fn cluster(
         &self,
         name: &str,
-        mut patch: Value,
+        change: Value,
         at: &str,
         piece: &mut Piece,
     ) -> Result<(), Stop> {
         let at = piece.clusters.get(name).map_or(at, String::as_str);
-        patch["metadata"]["resourceVersion"] = json!(at);
-        let lets_go = patch["metadata"]["finalizers"].is_array();
-        let (api, params) = (self.clusters(name), PatchParams::default());
-        let request = async { api.patch_metadata(name, &params, &Patch::Merge(patch)).await };
-        let version = written("patch a cluster", request).await?.metadata.resource_version;
+        let lets_go = change["metadata"]["finalizers"].is_array();
+        let clusters = self.api::<ClusterDeployment>(name);
+        let version = patch(&clusters, name, at, change, "patch a cluster").await?;
         piece.clusters.insert(name.to_owned(), version.clone().unwrap_or_default());
         piece.note(Object::Cluster(own(name)), version, lets_go);
         Ok(())
@@ -248,8 +242,8 @@ impl Pass<'_> {
         let preconditions =
             Preconditions { uid: Some(uid.to_owned()), resource_version: Some(at.to_owned()) };
         let params = DeleteParams::default().preconditions(preconditions);
-        let deleted =
-            written("delete a cluster", self.clusters(name).delete(name, &params)).await?;
+        let clusters = self.api::<ClusterDeployment>(name);
+        let deleted = written("delete a cluster", clusters.delete(name, &params)).await?;
         // One that is still there carries a newer version.
         if let Some(left) = deleted.left() {
             piece.note(Object::Cluster(own(name)), left.metadata.resource_version, true);
@@ -259,7 +253,7 @@ impl Pass<'_> {
 
     async fn remove_namespace(&self, name: &str, uid: &str) -> Result<(), Stop> {
         // Whoever made the cluster that lives there: its namespace would take it along.
-        let (clusters, one) = (self.clusters(name), ListParams::default().limit(1));
+        let (clusters, one) = (self.api::<ClusterDeployment>(name), ListParams::default().limit(1));
         let live = asked("list the clusters of a namespace", clusters.list_metadata(&one)).await?;
         if !live.items.is_empty() {
             return Err(Stop::SUPERSEDED);
