@@ -132,34 +132,33 @@ pub fn namespace(pool: &ClusterPool, cluster: &str, made_from: &str) -> Value {
     })
 }
 
-/// The secret with a cluster's install config.
-pub fn install_config(pool: &ClusterPool, cluster: &str, text: &str) -> Value {
+/// An object of a cluster's namespace, which says for which pool it was made.
+fn part(pool: &ClusterPool, cluster: &str, version: &str, kind: &str, name: &str) -> Value {
     json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {
-            "name": secret_name(cluster, Part::InstallConfig, ""),
-            "namespace": cluster,
-            "annotations": { names::ferrite::POOL_OWNER: owner(pool) },
-        },
-        "type": "Opaque",
-        "data": { "install-config.yaml": ByteString(text.as_bytes().to_vec()) },
-    })
-}
-
-/// A cluster's copy of one of the pool's secrets.
-pub fn copy(pool: &ClusterPool, cluster: &str, name: &str, secret: &Secret) -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
+        "apiVersion": version,
+        "kind": kind,
         "metadata": {
             "name": name,
             "namespace": cluster,
             "annotations": { names::ferrite::POOL_OWNER: owner(pool) },
         },
-        "type": secret.kind.as_deref().unwrap_or("Opaque"),
-        "data": secret.data,
     })
+}
+
+/// The secret with a cluster's install config.
+pub fn install_config(pool: &ClusterPool, cluster: &str, text: &str) -> Value {
+    let text = ByteString(text.as_bytes().to_vec());
+    let data = [("install-config.yaml".to_owned(), text)].into();
+    let name = secret_name(cluster, Part::InstallConfig, "");
+    copy(pool, cluster, &name, &Secret { data, ..Secret::default() })
+}
+
+/// A cluster's copy of one of the pool's secrets.
+pub fn copy(pool: &ClusterPool, cluster: &str, name: &str, secret: &Secret) -> Value {
+    let mut copy = part(pool, cluster, "v1", "Secret", name);
+    copy["type"] = json!(secret.kind.as_deref().unwrap_or("Opaque"));
+    copy["data"] = json!(secret.data);
+    copy
 }
 
 /// A cluster's copy of a customization: without one Hive does not begin.
@@ -168,34 +167,23 @@ pub fn customization(
     cluster: &str,
     entry: &ClusterDeploymentCustomization,
 ) -> Value {
-    let mut annotations = entry.annotations().clone();
-    annotations.remove(names::LAST_APPLIED);
-    annotations.insert(names::ferrite::POOL_OWNER.to_owned(), owner(pool));
-    json!({
-        "apiVersion": "hive.openshift.io/v1",
-        "kind": "ClusterDeploymentCustomization",
-        "metadata": {
-            "name": entry.name_any(),
-            "namespace": cluster,
-            "labels": entry.labels(),
-            "annotations": annotations,
-        },
-        "spec": entry.spec,
-    })
+    let (version, kind) = ("hive.openshift.io/v1", "ClusterDeploymentCustomization");
+    let mut copy = part(pool, cluster, version, kind, &entry.name_any());
+    copy["metadata"]["labels"] = json!(entry.labels());
+    for (key, value) in entry.annotations().iter().filter(|(key, _)| *key != names::LAST_APPLIED) {
+        copy["metadata"]["annotations"][key] = json!(value);
+    }
+    copy["metadata"]["annotations"][names::ferrite::POOL_OWNER] = json!(owner(pool));
+    copy["spec"] = json!(entry.spec);
+    copy
 }
 
 /// The workers of a cluster.
 pub fn machine_pool(pool: &ClusterPool, cluster: &str, spec: &Value) -> Value {
-    json!({
-        "apiVersion": "hive.openshift.io/v1",
-        "kind": "MachinePool",
-        "metadata": {
-            "name": format!("{cluster}-worker"),
-            "namespace": cluster,
-            "annotations": { names::ferrite::POOL_OWNER: owner(pool) },
-        },
-        "spec": spec,
-    })
+    let name = format!("{cluster}-worker");
+    let mut workers = part(pool, cluster, "hive.openshift.io/v1", "MachinePool", &name);
+    workers["spec"] = spec.clone();
+    workers
 }
 
 /// What a new cluster differs in from the pool's others.
