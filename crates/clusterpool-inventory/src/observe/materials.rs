@@ -4,7 +4,6 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use api_types::hive::{ClusterDeploymentCustomization, ClusterPool, ClusterPoolSpec};
 use api_types::name::is_name;
-use api_types::reference::NamedRef;
 use controller_kit::api_error::{self, unless_gone};
 use controller_kit::engine::{Error, asked};
 use k8s_openapi::api::core::v1::Secret as KubeSecret;
@@ -25,6 +24,9 @@ use crate::yaml;
 
 /// What cannot be a name is not asked for: it would ask for something else.
 const NO_NAME: &str = "nothing can have this name; correct it";
+const NO_PLATFORM: &str = "spec.platform names no platform; name one";
+/// The key of a template's secret.
+const INSTALL_CONFIG: &str = "install-config.yaml";
 
 /// Asks for everything that the pool refers to. What cannot be read is missing: the rest of the pool goes on.
 pub(super) async fn materials(
@@ -35,105 +37,122 @@ pub(super) async fn materials(
     let spec = &pool.spec;
     let namespace = pool.namespace().unwrap_or_default();
     let platform = Platform::of(spec);
-    let name_of = |reference: &Option<NamedRef>| name_in(reference.as_ref()).map(str::to_owned);
-    let template_name = name_of(&spec.install_config_secret_template_ref);
-    let owned = |it: Option<(&str, &str)>| it.map(|(_, name)| name.to_owned());
-    let secret = |name: Option<String>| get_secret(client, &namespace, name);
-    let image_set = spec.image_set_ref.name.clone().unwrap_or_default();
+    let template_name = name_in(spec.install_config_secret_template_ref.as_ref());
+    let credentials = platform.and_then(|it| it.credentials()).map(|(_, name)| name);
+    let certificates = platform.and_then(|it| it.certificates()).map(|(_, name)| name);
+    let secret = |name| get_secret(client, &namespace, name);
+    let image_set = spec.image_set_ref.name.as_deref().unwrap_or_default();
     let (has_image_set, pull_secret, template, credentials, certificates) = tokio::join!(
-        has_image_set(client, &image_set),
-        secret(name_of(&spec.pull_secret_ref)),
-        secret(template_name.clone()),
-        secret(owned(platform.and_then(|it| it.credentials()))),
-        secret(owned(platform.and_then(|it| it.certificates()))),
+        has_image_set(client, image_set),
+        secret(name_in(spec.pull_secret_ref.as_ref())),
+        secret(template_name),
+        secret(credentials),
+        secret(certificates),
     );
-    let mut found = Materials::default();
-    let mut lacks = |text: String| found.missing.push(text);
+    let mut missing = Vec::new();
     let image_set = format!("ClusterImageSet {image_set} of spec.imageSetRef");
     match has_image_set {
         Ok(true) => {}
-        Ok(false) => lacks(format!("{image_set} is not there; create it")),
-        Err(why) => lacks(format!("{image_set} cannot be read: {why}")),
+        Ok(false) => missing.push(format!("{image_set} is not there; create it")),
+        Err(why) => missing.push(format!("{image_set} cannot be read: {why}")),
     }
-    let mut take = |secret: Sought, field: &str, key: Option<&str>| match secret {
-        Sought::Nothing => None,
-        Sought::Missing(name) => {
-            lacks(format!("Secret {name} of {field} is not there; create it in {namespace}"));
-            None
-        }
-        Sought::Unreadable(name, why) => {
-            lacks(format!("Secret {name} of {field} cannot be read: {why}"));
-            None
-        }
-        Sought::Found(name, secret) => {
-            if let Some(key) = key.filter(|key| !secret.data.contains_key(*key)) {
-                lacks(format!("Secret {name} of {field} has no key {key}; add it"));
+    let mut take = |sought: Sought<'_>, field: &str, key: Option<&str>| {
+        let (name, found) = sought?;
+        let secret = format!("Secret {name} of {field}");
+        let found = match found {
+            Ok(Some(found)) => found,
+            Ok(None) => {
+                missing.push(format!("{secret} is not there; create it in {namespace}"));
+                return None;
             }
-            Some(secret)
+            Err(why) => {
+                missing.push(format!("{secret} cannot be read: {why}"));
+                return None;
+            }
+        };
+        if let Some(key) = key.filter(|key| !found.data.contains_key(*key)) {
+            missing.push(format!("{secret} has no key {key}; add it"));
         }
+        Some(found)
     };
     let pull_secret = take(pull_secret, "spec.pullSecretRef", Some(".dockerconfigjson"));
-    let template =
-        take(template, "spec.installConfigSecretTemplateRef", Some("install-config.yaml"));
+    let template = take(template, "spec.installConfigSecretTemplateRef", Some(INSTALL_CONFIG));
     let credentials = take(credentials, "spec.platform", None);
     let authority = platform.and_then(|it| it.certificates_key());
     let certificates = take(certificates, "spec.platform", authority);
     if let Some(platform) = platform {
-        if let Some(why) = platform.unserved() {
-            lacks(format!("spec.platform.{} cannot be used: {why}", platform.name));
-        }
-        for field in platform.unnamed() {
-            lacks(format!("spec.platform.{}.{field} names no secret; name one", platform.name));
-        }
+        let name = platform.name;
+        let unserved = platform.unserved();
+        missing.extend(unserved.map(|why| format!("spec.platform.{name} cannot be used: {why}")));
+        let unnamed = platform.unnamed().into_iter();
+        missing.extend(
+            unnamed.map(|it| format!("spec.platform.{name}.{it} names no secret; name one")),
+        );
     }
     let mut versions: Vec<String> = [&pull_secret, &template, &credentials, &certificates]
         .map(|it| it.as_ref().map(|it| it.version.clone()).unwrap_or_default())
         .into();
-    if let Some(name) = name_of(&spec.customization_ref) {
-        match cached(customizations, &(namespace.clone(), name.clone())) {
+    if let Some(name) = name_in(spec.customization_ref.as_ref()) {
+        match cached(customizations, &(namespace.clone(), name.to_owned())) {
             Some(found) => versions.push(version(&found)),
-            None => lacks(format!(
+            None => missing.push(format!(
                 "ClusterDeploymentCustomization {name} of spec.customizationRef is not there; create it"
             )),
         }
     }
-    let texts: Vec<(String, String)> = credentials
-        .iter()
-        .flat_map(|it| &it.data)
-        .map(|(key, value)| (key.clone(), String::from_utf8_lossy(&value.0).into_owned()))
-        .collect();
-    let text = template.as_ref().and_then(|it| it.data.get("install-config.yaml"));
-    let config = match (text, &template_name, platform) {
-        (Some(text), Some(name), _) => std::str::from_utf8(&text.0)
-            .map_err(|_| "it is not text in UTF-8".to_owned())
-            .and_then(|text| yaml::read(text).map_err(|error| error.to_string()))
-            .map_err(|why| {
-                format!("install-config.yaml in secret {name} cannot be used: {why}; correct it")
-            }),
-        // Said already.
-        (None, Some(_), _) => Err(String::new()),
-        (_, None, Some(platform)) => platform.install_config(&texts),
-        (_, None, None) => Err("spec.platform names no platform; name one".to_owned()),
-    };
-    match config.and_then(|it| installable(it, spec)) {
-        Ok(config) => {
-            let mut hasher = DefaultHasher::new();
-            config.to_string().hash(&mut hasher);
-            spec.base_domain.hash(&mut hasher);
-            platform.map(|it| it.name).hash(&mut hasher);
-            found.config_hash = hasher.finish();
-            found.config = Some(config);
-        }
-        Err(why) if why.is_empty() => {}
-        Err(why) => found.missing.push(why),
+    let mut config = None;
+    match base_config(spec, template.as_ref(), credentials.as_ref()) {
+        Some(Ok(found)) => config = Some(found),
+        Some(Err(why)) => missing.push(why),
+        // What is missing was told.
+        None => {}
     }
     if platform.is_none() && template_name.is_some() {
-        found.missing.push("spec.platform names no platform; name one".to_owned());
+        missing.push(NO_PLATFORM.to_owned());
     }
-    found.versions = versions.join(" ");
-    (found.pull_secret, found.credentials, found.certificates) =
-        (pull_secret, credentials, certificates);
-    found
+    let mut hasher = DefaultHasher::new();
+    config.as_ref().map(Value::to_string).hash(&mut hasher);
+    spec.base_domain.hash(&mut hasher);
+    platform.map(|it| it.name).hash(&mut hasher);
+    Materials {
+        missing,
+        config,
+        config_hash: hasher.finish(),
+        versions: versions.join(" "),
+        pull_secret,
+        credentials,
+        certificates,
+    }
+}
+
+/// The install config that patches are applied to, or why there is none; nothing without the template that the pool names.
+fn base_config(
+    spec: &ClusterPoolSpec,
+    template: Option<&Secret>,
+    credentials: Option<&Secret>,
+) -> Option<Result<Value, String>> {
+    let config = match name_in(spec.install_config_secret_template_ref.as_ref()) {
+        Some(name) => {
+            let text = template?.data.get(INSTALL_CONFIG)?;
+            let text =
+                std::str::from_utf8(&text.0).map_err(|_| "it is not text in UTF-8".to_owned());
+            let config = text.and_then(|text| yaml::read(text).map_err(|error| error.to_string()));
+            config.map_err(|why| {
+                format!("{INSTALL_CONFIG} in secret {name} cannot be used: {why}; correct it")
+            })
+        }
+        None => Platform::of(spec).map_or_else(
+            || Err(NO_PLATFORM.to_owned()),
+            |platform| {
+                let texts = credentials.into_iter().flat_map(|it| &it.data);
+                let texts: Vec<(String, String)> = texts
+                    .map(|(key, it)| (key.clone(), String::from_utf8_lossy(&it.0).into_owned()))
+                    .collect();
+                platform.install_config(&texts)
+            },
+        ),
+    };
+    Some(config.and_then(|it| installable(it, spec)))
 }
 
 /// The install config, unless no cluster of the pool could be installed with it. Where there are entries each of them is
@@ -154,33 +173,26 @@ fn installable(config: Value, spec: &ClusterPoolSpec) -> Result<Value, String> {
     Err(format!("{config} cannot be used: {why}"))
 }
 
-enum Sought {
-    Nothing,
-    Missing(String),
-    /// And why.
-    Unreadable(String, String),
-    Found(String, Secret),
-}
+/// The name of a secret that the pool names, and what was found: it, nothing, or why it cannot be read.
+type Sought<'a> = Option<(&'a str, Result<Option<Secret>, String>)>;
 
-async fn get_secret(client: &Client, namespace: &str, name: Option<String>) -> Sought {
-    let Some(name) = name else { return Sought::Nothing };
-    if !is_name(&name) {
-        return Sought::Unreadable(name, NO_NAME.to_owned());
+async fn get_secret<'a>(client: &Client, namespace: &str, name: Option<&'a str>) -> Sought<'a> {
+    let name = name?;
+    if !is_name(name) {
+        return Some((name, Err(NO_NAME.to_owned())));
     }
     let api: Api<KubeSecret> = Api::namespaced(client.clone(), namespace);
-    match asked("read a secret", async { unless_gone(api.get(&name).await) }).await {
-        Ok(None) => Sought::Missing(name),
-        Ok(Some(secret)) => {
-            let (uid, at) = (secret.uid(), secret.resource_version());
-            let secret = Secret {
-                version: format!("{}/{}", uid.unwrap_or_default(), at.unwrap_or_default()),
-                kind: secret.type_,
-                data: secret.data.unwrap_or_default(),
-            };
-            Sought::Found(name, secret)
-        }
-        Err(error) => Sought::Unreadable(name, why(&error)),
-    }
+    let found = asked("read a secret", async { unless_gone(api.get(name).await) }).await;
+    let secret = |it: KubeSecret| Secret {
+        version: format!(
+            "{}/{}",
+            it.uid().unwrap_or_default(),
+            it.resource_version().unwrap_or_default()
+        ),
+        kind: it.type_,
+        data: it.data.unwrap_or_default(),
+    };
+    Some((name, found.map(|it| it.map(secret)).map_err(|error| why(&error))))
 }
 
 /// Whether it is there, or why nobody can tell.
@@ -209,6 +221,7 @@ fn why(error: &Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use api_types::reference::NamedRef;
     use serde_json::json;
 
     use super::*;
@@ -253,8 +266,8 @@ mod tests {
         let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let client = Client::try_from(nowhere).unwrap();
         for name in ["<x>", "a/b", "a?b=c", "..", "a b"] {
-            let sought = get_secret(&client, "ns", Some(name.to_owned())).await;
-            assert!(matches!(sought, Sought::Unreadable(_, why) if why == NO_NAME), "{name}");
+            let sought = get_secret(&client, "ns", Some(name)).await;
+            assert!(matches!(sought, Some((_, Err(why))) if why == NO_NAME), "{name}");
             assert_eq!(has_image_set(&client, name).await, Err(NO_NAME.to_owned()), "{name}");
         }
     }
