@@ -24,7 +24,6 @@ pub mod controller;
 pub mod decide;
 pub mod decision;
 pub mod index;
-pub mod inventory;
 pub mod make;
 pub mod metrics;
 pub mod model;

@@ -7,7 +7,6 @@ use api_types::hive::EntryStatus;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::decision::{Event, Step, Version, Work};
-use crate::inventory::is_counted;
 use crate::reason::Reason;
 use crate::seen::{Cluster, Customization, Listed, Observed};
 use crate::settings::Policy;
@@ -95,7 +94,8 @@ impl<'a> Plan<'a> {
     /// Whether the cluster's failure is stored, if it costs its entry an attempt.
     pub(crate) fn may_go(&mut self, cluster: &'a Cluster) -> bool {
         let is_news = |it: &Use<'_>| {
-            is_counted(it.now.as_ref(), &cluster.name) && !it.is_counted(&cluster.name)
+            it.now.as_ref().is_some_and(|it| it.counts(&cluster.name))
+                && !it.is_counted(&cluster.name)
         };
         let counts = cluster.has_failed()
             && !self.seen.pool.deleting

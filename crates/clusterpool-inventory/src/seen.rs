@@ -190,6 +190,13 @@ pub struct Failure {
     pub time: Option<Timestamp>,
 }
 
+impl Entry {
+    /// Whether it counts the failure of the cluster of this name, so that the cluster may go.
+    pub fn counts(&self, cluster: &str) -> bool {
+        self.failure.as_ref().and_then(|it| it.cluster.as_deref()) == Some(cluster)
+    }
+}
+
 impl Failure {
     /// Whether it has this reason.
     pub fn is(&self, reason: Notice) -> bool {

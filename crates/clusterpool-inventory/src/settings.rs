@@ -139,6 +139,11 @@ impl Settings {
     }
 }
 
+/// The failed provisions that a pool's annotation allows.
+pub fn allowed_attempts(annotation: &str) -> Option<u32> {
+    annotation.trim().parse().ok().filter(|it| *it > 0)
+}
+
 /// CRDs and fields that must be installed before anything is done: without the fields an entry's attempts would be
 /// forgotten with every write.
 pub fn needed() -> Vec<Needed> {

@@ -10,12 +10,12 @@ use controller_kit::engine::{Error, Event, Reason as _};
 use controller_kit::events::shorten;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::inventory::allowed_attempts;
 use crate::make;
 use crate::patch::Refusal;
 use crate::plan::Plan;
 use crate::reason::{Notice, Reason};
 use crate::seen::{Claim, Cluster, Condition, Entry, Listed, Observed};
+use crate::settings::allowed_attempts;
 use crate::usage::Use;
 
 /// What a condition says at most, in bytes: a status that is too large cannot be stored.

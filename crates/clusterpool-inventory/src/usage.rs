@@ -13,11 +13,18 @@
 use std::collections::HashMap;
 
 use api_types::hive::EntryStatus;
+use controller_kit::engine::Reason as _;
+use controller_kit::events::shorten;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::inventory::{self, Facts, MOST_ATTEMPTS};
+use crate::reason::{Notice, Reason};
 use crate::seen::{Cluster, Customization, Entry, Failure, Observed};
 use crate::settings::Policy;
+
+/// Attempts that the status can hold.
+const MOST_ATTEMPTS: u32 = i32::MAX.unsigned_abs();
+/// What is told of a failure at most, in bytes: the status holds it for each entry, and has to be stored.
+const LONGEST_FAILURE: usize = 1_000;
 
 /// The entries of a pool, and those of its namespace that it has nothing to do with.
 pub(crate) struct Uses<'a> {
@@ -173,45 +180,157 @@ impl<'a> Use<'a> {
 
     /// Whether the failure of a cluster is in the stored status, so that the cluster may go.
     pub(crate) fn is_counted(&self, cluster: &str) -> bool {
-        inventory::is_counted(self.before, cluster)
+        self.before.is_some_and(|it| it.counts(cluster))
     }
 
-    /// What the new status says of it.
+    /// The pool's cluster that has or is getting it: its name, and the cluster itself if that is there.
+    fn user(&self) -> Option<(&'a str, Option<&'a Cluster>)> {
+        match self.held {
+            Held::Ours(cluster) => Some((&cluster.name, Some(cluster))),
+            Held::Half(cluster) => Some((cluster, None)),
+            _ => {
+                let users = || self.users.iter().copied();
+                // Hive has given the lease of one that only waits for us back, and its failure may not be counted yet.
+                let failed = || users().find(|it| it.kept && it.has_failed());
+                let first = users().find(|it| it.is_live()).or_else(failed)?;
+                Some((&first.name, Some(first)))
+            }
+        }
+    }
+
+    /// What the new status says of it, or nothing if it is neither listed nor used.
+    ///
+    /// The status is derived from what is there each time and never trusted by itself. What cannot be derived is kept in the
+    /// pool's status: which version was last seen, how many failed provisions are left, and which cluster's failure was
+    /// counted last.
     fn state(&self, seen: &Observed, policy: &Policy, now: Timestamp) -> Option<Entry> {
-        let is_leased = matches!(self.held, Held::Ours(_) | Held::Half(_));
-        if self.before.is_none() && !self.listed && self.users.is_empty() && !is_leased {
+        let user = self.user();
+        if self.before.is_none() && !self.listed && self.users.is_empty() && user.is_none() {
             return None;
         }
-        let users = || self.users.iter().copied();
-        // Hive has given the lease of one that only waits for us back, and its failure may not be counted yet.
-        let failed = || users().find(|it| it.kept && it.has_failed());
-        let (user, cluster) = match self.held {
-            Held::Ours(cluster) => (Some(cluster.name.as_str()), Some(cluster)),
-            Held::Half(cluster) => (Some(cluster), None),
-            _ => {
-                let first = users().find(|it| it.is_live()).or_else(failed);
-                (first.map(|it| it.name.as_str()), first)
-            }
-        };
         let is_current =
             |version: &String| self.customization.is_some_and(|it| it.version == *version);
         let refusal = seen.turned_down.get(self.name).filter(|it| is_current(&it.version));
         let attempts = seen.pool.attempts.unwrap_or(policy.provision_attempts);
-        inventory::entry(&Facts {
+        let terms = Terms {
             // An empty list is a mistake, so nothing counts as taken off it.
             listed: self.listed || seen.pool.listed.is_mistaken(),
-            customization: self.customization,
-            user,
-            cluster,
-            taken: self
-                .customization
-                .is_some_and(|it| self.held != Held::Free || !it.others.is_empty()),
             turned_down: refusal.map(|it| it.why.as_str()),
-            before: self.before,
             attempts: attempts.min(MOST_ATTEMPTS),
             now,
+        };
+        match user {
+            Some((user, cluster)) => Some(self.used(user, cluster, &terms)),
+            None if terms.listed => Some(self.unused(&terms)),
+            None => None,
+        }
+    }
+
+    fn used(&self, user: &str, cluster: Option<&Cluster>, terms: &Terms<'_>) -> Entry {
+        let before = self.before;
+        let present = self.customization.filter(|it| !it.deleting).map(|it| it.version.as_str());
+        // A lease is taken and its cluster made at one version, which the cluster notes. A cluster
+        // that another controller made has none: what was seen first counts as that.
+        let known = before.and_then(|it| it.version.as_deref());
+        let same_user = before.and_then(|it| it.cluster.as_deref()) == Some(user);
+        let noted = cluster.and_then(|it| it.entry_version.as_deref());
+        let version = noted.or(known.filter(|_| same_user));
+        let version = match cluster {
+            Some(_) => version.or(present),
+            None => present.or(version),
+        };
+        let status = if !terms.listed {
+            EntryStatus::ToBeDeleted
+        } else if self.customization.is_none() {
+            EntryStatus::Missing
+        } else if present.is_none() || present == version {
+            EntryStatus::Reserved
+        } else {
+            EntryStatus::ToBeUpdated
+        };
+        let renewed = version.is_some() && known.is_some() && known != version;
+        let before = before.filter(|_| !renewed);
+        let mut attempts = before.and_then(|it| it.attempts).unwrap_or(terms.attempts);
+        let mut failure = before.and_then(|it| it.failure.clone());
+        if cluster.is_some() {
+            failure = failure.filter(|it| !it.is(Notice::Refused));
+        } else if let Some(why) = terms.turned_down {
+            failure = Some(self.told(Notice::Refused, why, terms.now));
+        }
+        if let Some(cluster) = cluster {
+            let counted = failure.as_ref().and_then(|it| it.cluster.as_deref()) == Some(user);
+            if cluster.installed {
+                attempts = terms.attempts;
+                failure = None;
+            } else if let (Some(why), false) = (&cluster.stopped, counted) {
+                attempts = attempts.saturating_sub(1);
+                failure = Some(Failure {
+                    cluster: Some(user.to_owned()),
+                    reason: Reason::ProvisionStopped.as_str().to_owned(),
+                    message: shorten(why, LONGEST_FAILURE),
+                    time: Some(terms.now),
+                });
+            }
+        }
+        Entry {
+            version: version.map(str::to_owned),
+            status,
+            attempts: Some(attempts),
+            cluster: Some(user.to_owned()),
+            failure,
+        }
+    }
+
+    fn unused(&self, terms: &Terms<'_>) -> Entry {
+        let before = self.before.cloned().unwrap_or_default();
+        let is_taken = |it: &Customization| self.held != Held::Free || !it.others.is_empty();
+        let taken = self.customization.is_some_and(is_taken);
+        let Some(customization) = self.customization.filter(|it| !it.deleting) else {
+            let status = if taken { EntryStatus::Unavailable } else { EntryStatus::Missing };
+            // What is known is kept: the same object may be seen again, and another has another uid.
+            return Entry { status, cluster: None, ..before };
+        };
+        let version = Some(customization.version.clone());
+        let is_new = before.version != version;
+        let attempts = before.attempts.filter(|_| !is_new).unwrap_or(terms.attempts);
+        let failed = before.failure.filter(|it| !is_new && it.cluster.is_some());
+        let (status, failure) = if taken {
+            (EntryStatus::Unavailable, failed)
+        } else if let Some(why) = &customization.refused {
+            let told = self.told(Notice::BadPatch, why, terms.now);
+            (EntryStatus::BrokenByConfiguration, Some(told))
+        } else if attempts == 0 {
+            (EntryStatus::BrokenByCloud, failed)
+        } else {
+            let refused = terms.turned_down.map(|why| self.told(Notice::Refused, why, terms.now));
+            (EntryStatus::Available, refused.or(failed))
+        };
+        Entry { version, status, attempts: Some(attempts), cluster: None, failure }
+    }
+
+    /// What costs no attempt, at the time at which it was told first.
+    fn told(&self, reason: Notice, why: &str, now: Timestamp) -> Failure {
+        let message = shorten(why, LONGEST_FAILURE);
+        let known = self.before.and_then(|it| it.failure.as_ref());
+        let known = known.filter(|it| it.is(reason) && it.message == message).cloned();
+        known.unwrap_or_else(|| Failure {
+            cluster: None,
+            reason: reason.as_str().to_owned(),
+            message,
+            time: Some(now),
         })
     }
+}
+
+/// What the status of an entry depends on beside its use.
+struct Terms<'a> {
+    /// Whether it counts as listed.
+    listed: bool,
+    /// Why a cluster could not be made from it, if somebody refused that.
+    turned_down: Option<&'a str>,
+    /// Failed provisions that it may have from the beginning.
+    attempts: u32,
+    now: Timestamp,
 }
 
 /// Who has a customization, from one pool's point of view.

@@ -14,11 +14,11 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt as _};
 
 use super::snapshot::Known;
-use crate::inventory::allowed_attempts;
 use crate::make::name_in;
 use crate::platform::Platform;
 use crate::pool_version::{PoolVersion, pool_version};
 use crate::seen::{Claim, Cluster, Condition, Entry, Listed, Part, Pool, Status};
+use crate::settings::allowed_attempts;
 use crate::text;
 
 /// Reason of a cluster's condition `Provisioned` when Hive fails to take it down.
