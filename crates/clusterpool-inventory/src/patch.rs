@@ -8,8 +8,6 @@
 //! with one and reported, unless pointers are strict. `replace` of a missing key, which the RFC
 //! refuses, is accepted and reported where that was asked for.
 
-use std::fmt;
-
 use api_types::hive::InstallConfigPatch;
 use json_patch::{
     AddOperation, CopyOperation, MoveOperation, PatchErrorKind, PatchOperation, RemoveOperation,
@@ -52,9 +50,10 @@ pub struct InstallConfig {
 
 /// Something that was accepted although its author may have meant another thing. Operations are
 /// counted from 0, as in the list.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Note {
     /// A path without a leading slash was read with one.
+    #[error("operation {operation}: path {path:?} was read as \"/{path}\"; write it so")]
     SlashAdded {
         /// Which operation.
         operation: usize,
@@ -62,6 +61,7 @@ pub enum Note {
         path: String,
     },
     /// A missing key was added by `replace`.
+    #[error("operation {operation}: nothing to replace at {path}, so it was added; use op add")]
     ReplacedMissing {
         /// Which operation.
         operation: usize,
@@ -69,37 +69,13 @@ pub enum Note {
         path: String,
     },
     /// A number, a boolean, a list or an object became text, as `value` always is.
+    #[error("operation {operation}: {path} became text; use valueJSON for other types")]
     BecameText {
         /// Which operation.
         operation: usize,
         /// The field.
         path: String,
     },
-}
-
-impl fmt::Display for Note {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::SlashAdded { operation, path } => {
-                write!(
-                    out,
-                    "operation {operation}: path {path:?} was read as \"/{path}\"; write it so"
-                )
-            }
-            Self::ReplacedMissing { operation, path } => {
-                write!(
-                    out,
-                    "operation {operation}: nothing to replace at {path}, so it was added; use op add"
-                )
-            }
-            Self::BecameText { operation, path } => {
-                write!(
-                    out,
-                    "operation {operation}: {path} became text; use valueJSON for other types"
-                )
-            }
-        }
-    }
 }
 
 /// Why an install config could not be made.

@@ -154,59 +154,19 @@ impl<'a> Platform<'a> {
             && Platform::of(spec).is_some_and(|it| it.has_workers())
     }
 
-    /// The section of vSphere, with the credentials of the secret where it leaves them open.
-    fn vsphere(&self, user: Option<&str>, password: Option<&str>) -> Result<Value, String> {
-        let said = self.fields.and_then(|it| it.get(INFRASTRUCTURE)?.as_object());
-        let Some(said) = said else {
-            return Ok(json!({
-                "vCenter": self.text("vCenter"),
-                "datacenter": self.text("datacenter"),
-                "defaultDatastore": self.text("defaultDatastore"),
-                "folder": self.text("folder"),
-                "cluster": self.text("cluster"),
-                "network": self.text("network"),
-                "username": user,
-                "password": password,
-            }));
-        };
-        let mut section = said.clone();
-        let vcenters = section.get(VCENTERS).and_then(Value::as_array);
-        if vcenters.is_none_or(Vec::is_empty) {
-            fill(&mut section, "username", user)?;
-            fill(&mut section, "password", password)?;
-        } else {
-            let all = section.get_mut(VCENTERS).and_then(Value::as_array_mut);
-            for vcenter in all.into_iter().flatten().filter_map(Value::as_object_mut) {
-                fill(vcenter, "user", user)?;
-                fill(vcenter, "password", password)?;
-            }
-        }
-        Ok(Value::Object(section))
-    }
-
     /// An install config where the pool names no template; or what has to be done because there can be none.
     pub fn install_config(&self, credentials: &[(String, String)]) -> Result<Value, String> {
         let secret = |key: &str| {
             credentials.iter().find(|(name, _)| name == key).map(|(_, text)| text.trim().to_owned())
         };
-        let section = match self.name {
-            "aws" => json!({ "region": self.text("region") }),
-            "azure" => json!({
-                "region": self.text("region"),
-                "baseDomainResourceGroupName": self.text("baseDomainResourceGroupName"),
-                "cloudName": self.text("cloudName"),
-            }),
-            "gcp" => {
-                let account = secret("osServiceAccount.json").unwrap_or_default();
-                let account: Value = serde_json::from_str(&account).unwrap_or_default();
-                json!({ "region": self.text("region"), "projectID": account["project_id"] })
-            }
-            "openstack" => json!({ "cloud": self.text("cloud") }),
+        let copied: &[&str] = match self.name {
+            "aws" | "gcp" => &["region"],
+            "azure" => &["region", "baseDomainResourceGroupName", "cloudName"],
+            "openstack" => &["cloud"],
             "vsphere" => {
-                let (user, password) = (secret("username"), secret("password"));
-                self.vsphere(user.as_deref(), password.as_deref())?
+                &["vCenter", "datacenter", "defaultDatastore", "folder", "cluster", "network"]
             }
-            "none" => json!({}),
+            "none" => &[],
             name => {
                 return Err(format!(
                     "platform {name} needs an install config of its own: name a secret with it in \
@@ -214,18 +174,28 @@ impl<'a> Platform<'a> {
                 ));
             }
         };
-        let section: Map<String, Value> = section
-            .as_object()
-            .into_iter()
-            .flatten()
-            .filter(|(_, value)| !value.is_null())
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect();
-        let platform = if self.name == "none" && section.is_empty() {
-            json!({ "none": {} })
-        } else {
-            json!({ self.name: section })
-        };
+        let said = |field: &&str| Some(((*field).to_owned(), json!(self.text(field)?)));
+        let mut section: Map<String, Value> = copied.iter().filter_map(said).collect();
+        let infrastructure = self.fields.and_then(|it| it.get(INFRASTRUCTURE)?.as_object());
+        match (self.name, infrastructure) {
+            ("gcp", _) => {
+                let account = secret("osServiceAccount.json").unwrap_or_default();
+                let account: Value = serde_json::from_str(&account).unwrap_or_default();
+                let project = Some(&account["project_id"]).filter(|it| !it.is_null());
+                section.extend(project.map(|it| ("projectID".to_owned(), it.clone())));
+            }
+            ("vsphere", None) => {
+                let said =
+                    ["username", "password"].map(|it| Some((it.to_owned(), json!(secret(it)?))));
+                section.extend(said.into_iter().flatten());
+            }
+            ("vsphere", Some(said)) => {
+                section.clone_from(said);
+                let (user, password) = (secret("username"), secret("password"));
+                fill_credentials(&mut section, user.as_ref(), password.as_ref())?;
+            }
+            _ => {}
+        }
         Ok(json!({
             "apiVersion": "v1",
             "metadata": {},
@@ -237,7 +207,7 @@ impl<'a> Platform<'a> {
                 "clusterNetwork": [{ "cidr": "10.128.0.0/14", "hostPrefix": 23 }],
                 "machineNetwork": [{ "cidr": "10.0.0.0/16" }],
             },
-            "platform": platform,
+            "platform": { self.name: section },
         }))
     }
 }
@@ -248,8 +218,29 @@ fn says(value: &Value) -> bool {
     !(value.is_null() || *value == json!("") || *value == json!(0))
 }
 
+/// Puts the credentials of the secret where the section of vSphere leaves them open.
+fn fill_credentials(
+    section: &mut Map<String, Value>,
+    user: Option<&String>,
+    password: Option<&String>,
+) -> Result<(), String> {
+    match section.get_mut(VCENTERS).and_then(Value::as_array_mut) {
+        Some(all) if !all.is_empty() => {
+            for vcenter in all.iter_mut().filter_map(Value::as_object_mut) {
+                fill(vcenter, "user", user)?;
+                fill(vcenter, "password", password)?;
+            }
+            Ok(())
+        }
+        _ => {
+            fill(section, "username", user)?;
+            fill(section, "password", password)
+        }
+    }
+}
+
 /// Puts a credential where none is said.
-fn fill(place: &mut Map<String, Value>, field: &str, text: Option<&str>) -> Result<(), String> {
+fn fill(place: &mut Map<String, Value>, field: &str, text: Option<&String>) -> Result<(), String> {
     if place.get(field).and_then(Value::as_str).is_some_and(|it| !it.is_empty()) {
         return Ok(());
     }

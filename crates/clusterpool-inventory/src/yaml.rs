@@ -338,25 +338,9 @@ fn number(text: &str) -> Option<Number> {
             return Some(value.into());
         }
     }
-    if is_float(&text) { text.parse().ok().and_then(simplest) } else { None }
-}
-
-/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`
-fn is_float(text: &str) -> bool {
-    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
-        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
-        None => (unsigned, None),
-    };
-    let digits = |it: &str| it.bytes().all(|digit| digit.is_ascii_digit());
-    let some_digits = |it: &str| !it.is_empty() && digits(it);
-    let mantissa_fits = match mantissa.split_once('.') {
-        Some(("", after)) => some_digits(after),
-        Some((before, after)) => some_digits(before) && digits(after),
-        None => some_digits(mantissa),
-    };
-    mantissa_fits
-        && exponent.is_none_or(|it| some_digits(it.strip_prefix(['-', '+']).unwrap_or(it)))
+    // Rust reads the same floats, and words for what is no number beside them.
+    let is_float = text.bytes().all(|it| it.is_ascii_digit() || b"+-.eE".contains(&it));
+    if is_float { text.parse().ok().and_then(simplest) } else { None }
 }
 
 /// A whole number is one however it was spelled: `1.0` in a field for integers is meant as 1.
