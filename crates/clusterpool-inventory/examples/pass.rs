@@ -137,7 +137,7 @@ fn full(key: &Key, clusters: usize) -> Result<(Caches, Index), serde_json::Error
         let of_entry = (key.0.clone(), entry.clone());
         states.insert(entry, state);
         let of_cluster = (cluster.clone(), cluster.clone());
-        index.users.put(&of_cluster, [of_entry.clone(), all_in(&key.0)]);
+        index.users.put(&of_cluster, [of_entry.clone()]);
         index.namespaces.put(&(String::new(), cluster), [key.clone()]);
         index.leases.put(&of_entry, [key.clone()]);
     }

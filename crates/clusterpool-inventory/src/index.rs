@@ -116,7 +116,7 @@ impl<T> Groups<T> {
 pub struct Index {
     /// Clusters by pool, as a cache has them: a look at a pool finds those of thousands without a search for each.
     pub clusters: Groups<Arc<ClusterDeployment>>,
-    /// Clusters by entry, over all pools, and by the namespace of that entry with the name left empty.
+    /// Clusters by entry, over all pools.
     pub users: Groups,
     /// Claims by pool.
     pub claims: Groups,
@@ -155,11 +155,10 @@ impl Index {
             let reference = it.spec.cluster_pool_ref.as_ref()?;
             Some((reference.namespace.clone(), reference.customization_name()?.to_owned()))
         });
-        let of_namespace = entry.as_ref().map(|it| all_in(&it.0));
         let own = pool.zip(now.filter(|it| is_one(it)));
         let is_nobodys = own.is_none();
         let mut concerned = self.clusters.keep(key, own);
-        for entry in self.users.put(key, entry.into_iter().chain(of_namespace)) {
+        for entry in self.users.put(key, entry) {
             concerned.extend(self.lists.of(&entry).cloned());
         }
         // A lease may name one that is no pool's.

@@ -182,7 +182,7 @@ impl Caches {
         let (key, of_pool) =
             ((name.to_owned(), name.to_owned()), ("pools".to_owned(), of_pool.to_owned()));
         self.index.clusters.keep(&key, [(of_pool, Arc::new(it))]);
-        self.index.users.put(&key, [("pools".to_owned(), "e".to_owned()), all_in("pools")]);
+        self.index.users.put(&key, [("pools".to_owned(), "e".to_owned())]);
     }
 
     /// The cluster as it is now; `of_pool`: whether it is the pool's.
