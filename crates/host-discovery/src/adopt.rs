@@ -32,20 +32,32 @@ pub async fn observe(
     host: &HostKey,
     adoption: Adoption,
 ) -> Result<Option<Fitting>, String> {
-    let failed = |error: ironic::Error| {
-        context.metrics.ironic_failed(&error);
-        error.to_string()
-    };
+    let read = read(context, adoption, context.policy.adopt_driver).await;
+    let read = read.inspect_err(|error| context.metrics.ironic_failed(error));
+    let Some(mut fitting) = read.map_err(|error| error.to_string())? else { return Ok(None) };
+    if !fitting.fits() && fitting.chosen().is_some() {
+        let now = observe::host(context, host).await.map_err(|error| error.to_string())?;
+        fitting.asks = now.as_ref().and_then(Adoption::of).as_ref() == Some(&fitting.adoption);
+    }
+    Ok(Some(fitting))
+}
+
+/// The same, whatever the host says.
+pub async fn read(
+    context: &Context,
+    adoption: Adoption,
+    adopts: bool,
+) -> Result<Option<Fitting>, ironic::Error> {
     let node = match context.ironic.node(&adoption.node.to_string(), WORK_FIELDS).await {
         Err(error) if error.class() == Class::NotFound => return Ok(None),
-        answer => answer.map_err(failed)?,
+        answer => answer?,
     };
     let kinds = drivers_of(&adoption.address).iter().flat_map(|it| it.interfaces());
     let shown = kinds.map(|(kind, _)| (kind, node.interface(kind).unwrap_or_default().to_owned()));
     let mut fitting = Fitting {
         adoption,
         interfaces: shown.collect(),
-        adopts: context.policy.adopt_driver,
+        adopts,
         driver: node.driver.unwrap_or_default(),
         state: node.provision_state.unwrap_or_default(),
         offered: Vec::new(),
@@ -54,12 +66,8 @@ pub async fn observe(
     if fitting.fits() || !fitting.adopts || !fitting.is_at_rest() {
         return Ok(Some(fitting));
     }
-    let drivers = context.ironic.drivers().await.map_err(failed)?;
+    let drivers = context.ironic.drivers().await?;
     fitting.offered = drivers.into_iter().map(|it| it.name).collect();
-    if fitting.chosen().is_some() {
-        let now = observe::host(context, host).await.map_err(|error| error.to_string())?;
-        fitting.asks = now.as_ref().and_then(Adoption::of).as_ref() == Some(&fitting.adoption);
-    }
     Ok(Some(fitting))
 }
 

@@ -4,6 +4,7 @@
 //! an address, room under a limit) is taken for those after it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use api_types::metal3::Approval;
@@ -15,11 +16,12 @@ use crate::mac::Mac;
 use crate::machine::{Machine, Reading};
 use crate::model::{Approvals, HostPlan, Observed, Step, Verdict};
 use crate::naming::Named;
+use crate::node_id::NodeId;
 use crate::reason::{Reason, Sort};
 use crate::refusals::{Cause, Refusal};
 use crate::resource::Resource;
 use crate::settings::Policy;
-use crate::text::NONE_WITHOUT_IRONIC;
+use crate::text::{self, NONE_BEFORE_ALL_ARE_READ, NONE_WITHOUT_IRONIC};
 use crate::waits::{FIRST_RETRY, READING_MAX};
 
 /// Bytes of an error of Ironic's that are passed on: part of it is the machine's own text.
@@ -58,6 +60,8 @@ struct Taken<'a> {
     told: BTreeSet<(&'a str, String)>,
     boot_macs: BTreeSet<Mac>,
     macs: BTreeSet<Mac>,
+    /// BMCs and the machines that name them, where a resource gives its hosts one.
+    bmcs: BTreeSet<(IpAddr, NodeId)>,
 }
 
 impl<'a> Taken<'a> {
@@ -67,6 +71,13 @@ impl<'a> Taken<'a> {
             (0..resources.len()).filter(|at| !resources[*at].deleting).collect();
         oldest_first.sort_by(|a, b| resources[*a].age().cmp(&resources[*b].age()));
         let made = resources.iter().map(|it| it.made(seen.hosts));
+        let names = |it: &&'a Machine| {
+            let (node, facts) = (it.node, it.inventory.facts());
+            let named = facts.into_iter().flat_map(|facts| &facts.bmc);
+            named.map(move |ip| (ip.to_canonical(), node))
+        };
+        let gives_bmcs = resources.iter().any(|it| it.bmc.is_some());
+        let naming = seen.machines.iter().filter(|_| gives_bmcs);
         Self {
             seen,
             policy,
@@ -78,6 +89,7 @@ impl<'a> Taken<'a> {
             told: BTreeSet::new(),
             boot_macs: BTreeSet::new(),
             macs: BTreeSet::new(),
+            bmcs: naming.flat_map(names).collect(),
         }
     }
 
@@ -129,6 +141,8 @@ impl<'a> Taken<'a> {
         let mut both = named.iter().flat_map(|it| std::iter::once(&it.name).chain(&it.beside));
         verdict.name = both.find(free).cloned();
         verdict.named = named.as_ref().ok().cloned();
+        let bmc = resource.bmc.as_ref().map(|it| it.proposed(facts));
+        verdict.bmc = bmc.iter().flatten().map(|it| it.address.clone()).next();
         if resource.spec.suspend || resource.behind.is_some() {
             verdict.note.clone_from(&resource.behind);
             return verdict;
@@ -164,6 +178,19 @@ impl<'a> Taken<'a> {
             return verdict.because(Reason::AfterAnother);
         }
 
+        // A host would get a BMC that is not known to be its own, with credentials that others share.
+        match bmc {
+            None => {}
+            Some(None) => return verdict.because(Reason::BmcAddressMissing),
+            Some(Some(it)) if !it.is_inside => return verdict.because(Reason::BmcOutsideSubnets),
+            Some(Some(_)) => {
+                verdict.hosts = hosts.claiming(facts);
+                verdict.note = self.rival(machine, facts).map(text::bmc_of_node);
+                if verdict.note.is_some() || !verdict.hosts.is_empty() {
+                    return verdict.because(Reason::BmcAddressShared);
+                }
+            }
+        }
         // Progress, as far as it is allowed.
         if resource.spec.approval == Approval::Manual && !approved {
             return verdict.because(Reason::AwaitsApproval);
@@ -195,6 +222,11 @@ impl<'a> Taken<'a> {
             self.made[at] += 1;
             self.told.insert((namespace, name));
             return verdict.because(Reason::DryRun);
+        }
+        if resource.bmc.is_some() && !self.seen.complete {
+            verdict.note = Some(NONE_BEFORE_ALL_ARE_READ.to_owned());
+            verdict.again = Some(FIRST_RETRY);
+            return verdict.because(Reason::RateLimited);
         }
         self.take(at, name.clone(), boot_mac, facts);
         self.allowance -= 1;
@@ -342,6 +374,13 @@ impl<'a> Taken<'a> {
         let has = |mac| facts.macs.contains(&mac) || machine.ports.iter().any(|it| it.mac == mac);
         let behind = facts.bmc.iter().find_map(|bmc| hosts.with_bmc(*bmc, has))?;
         Some((Reason::BmcOfAnotherHost, vec![behind.clone()]))
+    }
+
+    /// Another machine that names the same management controller.
+    fn rival(&self, machine: &Machine, facts: &Facts) -> Option<NodeId> {
+        let all = |ip| (ip, NodeId::from(u128::MIN))..=(ip, NodeId::from(u128::MAX));
+        let named = facts.bmc.iter().flat_map(|ip| self.bmcs.range(all(ip.to_canonical())));
+        named.map(|(_, node)| *node).find(|node| *node != machine.node)
     }
 
     /// Whether a machine before it becomes a host by which this one will be known. The same

@@ -47,6 +47,7 @@ pub fn new_host(
         // The operator learns it by the inspection, which is not to be.
         architecture: facts.architecture.as_deref().filter(|it| is_word(it)).map(str::to_owned),
         description: defaults.description,
+        bmc: resource.bmc_of(facts),
         ..BareMetalHostSpec::default()
     };
     let mut object = BareMetalHost::new(&resource.namespace, name, spec);

@@ -465,6 +465,14 @@ impl Index {
         hosts.filter(|it| !it.is_another(&has)).map(Entry::key).min()
     }
 
+    /// Hosts that have one of a machine's management controllers, or whose machines named it, ten of each at most.
+    pub fn claiming(&self, facts: &Facts) -> Vec<HostKey> {
+        let ips = facts.bmc.iter().map(IpAddr::to_canonical);
+        let marks = ips.flat_map(|ip| [Mark::Bmc(ip), Mark::SaidBmc(ip)]);
+        let found = self.in_order(marks.flat_map(|mark| self.by_mark.some(mark)));
+        found.into_iter().take(MOST_TOLD).map(|it| it.key().clone()).collect()
+    }
+
     fn next_id(&mut self) -> u32 {
         // Numbers come round after four thousand million hosts; one that is still there is skipped.
         while self.hosts.contains_key(&self.next) {

@@ -10,14 +10,15 @@
 //!   the host of its machine's other name. Before a node's driver is changed, its host once more. Of discoveries that cannot
 //!   be decoded, the metadata.
 //! * Writes: new `BareMetalHost`s in the namespace of their resource; the resource's status and its annotation of
-//!   approvals. In Ironic a mark on each node that had a host, and with `--adopt-driver` a node's driver and interfaces.
-//!   Events.
-//! * Never: changes or deletes a host, makes a second host of a machine, or makes one of a machine that somebody
-//!   registered.
+//!   approvals. In Ironic a mark on each node that had a host, and a node's driver and interfaces: before a host with a BMC is
+//!   made, and with `--adopt-driver` when one gets a BMC. Events.
+//! * Never: reads a secret, speaks to a BMC, changes or deletes a host, makes a second host of a machine, or makes one of a
+//!   machine that somebody registered.
 //! * Trusts nothing that comes out of an inventory: anybody on the provisioning network can post one.
 
 pub mod adopt;
 pub mod allowance;
+pub mod bmc;
 pub mod context;
 pub mod controller;
 pub mod decide;

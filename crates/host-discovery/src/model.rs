@@ -126,6 +126,8 @@ pub struct Verdict {
     pub named: Option<Named>,
     /// The name that was taken of the two: the second where another machine has the first.
     pub name: Option<String>,
+    /// The address of the BMC that its host gets or would get.
+    pub bmc: Option<String>,
     /// Hosts that it is already, or that stand in its way.
     pub hosts: Vec<HostKey>,
     /// Only the machine itself says that its hosts are one: none of them is to be deleted before somebody looked at it.
@@ -180,6 +182,7 @@ impl Verdict {
             reason,
             named: None,
             name: None,
+            bmc: None,
             hosts: Vec::new(),
             doubtful: false,
             note: None,

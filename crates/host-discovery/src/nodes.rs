@@ -25,7 +25,7 @@ use crate::waits::{IRONIC_RETRY, IRONIC_RETRY_MAX};
 use track::{Settled, Track, rest_after};
 
 /// The state in which Ironic keeps what it discovered.
-const ENROLL: &str = "enroll";
+pub const ENROLL: &str = "enroll";
 /// Where it is written down that a node had a host: in Ironic, on the node itself, so that it is there for every replica
 /// and after every restart, and gone with the node.
 pub const HAD_HOST: &str = "ferrite_had_host";

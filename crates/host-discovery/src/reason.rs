@@ -116,6 +116,18 @@ reasons! {
             "A host has the same BMC, and no fact shows whether it is this machine.",
             "if it is another machine, name the node in the annotation ferrite.metal3.io/approve",
             on: [CONFLICTS], see: "controllers/host-discovery.md#another-machine-in-the-place-of-a-broken-one";
+        BmcAddressMissing: Kind::Waits,
+            "The discovery gives its hosts a BMC, and the machine names no address of one. Loopback and link-local addresses do not count.",
+            "give the BMC of the machine an address and boot the machine again, or register the machine by hand",
+            on: [PENDING], see: "controllers/host-discovery/from-power-on-to-node.md";
+        BmcOutsideSubnets: Kind::Waits,
+            "The machine names a BMC outside of `spec.bmc.subnets`. An approval changes nothing.",
+            "compare the address with your records; if it is right, add its network to spec.bmc.subnets",
+            on: [PENDING], see: "controllers/host-discovery/from-power-on-to-node.md";
+        BmcAddressShared: Kind::Waits,
+            "Another machine or host names or has the same BMC. None of these machines gets a host with it. An approval changes nothing.",
+            "find the machine that has this BMC, and delete the node in Ironic or the host of the other",
+            on: [CONFLICTS], see: "controllers/host-discovery/from-power-on-to-node.md";
         AfterAnother: Kind::Rests, "A machine before it has its name or one of its addresses, and becomes a host first.";
         NoName: Kind::Waits,
             "No value of the machine fits beside prefix and suffix.",
@@ -135,7 +147,7 @@ reasons! {
             more: "Allow or correct what the message names: a quota, a webhook, a missing permission. The controller retries every half minute, after all machines that did not fail. Of more than ten in one namespace that are refused in the same words, it retries ten in that time, and each at least every hour. It retries more when one of them is made, or others are gone. A machine with a new name or namespace is tried at once.",
             see: "runbooks/FerriteHostDiscoveryHostsRefused.md";
         HostFailed: Kind::Waits,
-            "The API server could not make the host or did not answer. Or Ironic did not say whether the node exists, or what hardware it has.",
+            "The API server could not make the host or did not answer. Or Ironic did not say whether the node exists, or what hardware it has. Or the node did not get the driver of its BMC.",
             on: [FAILURES],
             more: "Wait: the controller retries after a second, then at twice the interval each time, up to half a minute. It does not retry before the time that the API server names. Other machines are served meanwhile, unless it is unknown whether the host exists.",
             see: "runbooks/FerriteHostDiscoveryHostsRefused.md";
@@ -150,7 +162,7 @@ reasons! {
         RateLimited: Kind::Waits,
             "The machine waits for its turn: the rate limit of new hosts is reached.",
             on: [PENDING],
-            more: "Nothing. The message says so if the turn comes only when Ironic answers again, or when the watch has shown a change of the discovery. If the latter lasts, read in the log why the watch on discoveries fails.";
+            more: "Nothing. The message says so if the turn comes only when Ironic answers again, when all machines are read, or when the watch has shown a change of the discovery. If the latter lasts, read in the log why the watch on discoveries fails.";
         Created: Kind::Rests, "The controller makes the host of the machine.";
     }
 }
@@ -181,6 +193,8 @@ impl Reason {
             Self::Suspended
             | Self::HostDeleted
             | Self::AwaitsApproval
+            | Self::BmcAddressMissing
+            | Self::BmcOutsideSubnets
             | Self::MaxHosts
             | Self::DryRun
             | Self::RateLimited => Sort::Pending,
@@ -197,6 +211,7 @@ impl Reason {
             Self::KnownTwice
             | Self::InterfaceOfAnotherHost
             | Self::BmcOfAnotherHost
+            | Self::BmcAddressShared
             | Self::NameConflict => Sort::Conflicting,
             Self::Registered
             | Self::AwaitsInventory

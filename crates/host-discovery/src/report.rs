@@ -121,6 +121,7 @@ fn entry(verdict: &Verdict, machine: &Machine) -> ListedHost {
         proposed_name: verdict.name.as_ref().or(wanted).cloned(),
         macs: macs.iter().map(ToString::to_string).collect(),
         bmc_address: facts.and_then(Facts::bmc_text),
+        proposed_bmc: verdict.bmc.clone(),
         manufacturer: facts.and_then(|it| it.manufacturer.as_deref()).map(str::to_owned),
         product: facts.and_then(|it| it.product.as_deref()).map(str::to_owned),
         reason: Some(match told(verdict) {

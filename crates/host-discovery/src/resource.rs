@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api_types::metal3::{BareMetalHostDiscovery, BareMetalHostDiscoverySpec};
+use api_types::metal3::{BareMetalHostDiscovery, BareMetalHostDiscoverySpec, Bmc, CleaningMode};
 use api_types::names::capi::WATCH_FILTER;
 use api_types::names::ferrite;
 use controller_kit::events::shorten;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
+use crate::bmc::BmcPolicy;
 use crate::index::{Index, Known};
 use crate::inventory::{Facts, Port};
 use crate::labels;
@@ -52,6 +53,8 @@ pub struct Resource {
     pub template: Result<Template, TemplateError>,
     /// Which machines it takes.
     pub selector: Selector,
+    /// Which BMC its hosts get.
+    pub bmc: Option<BmcPolicy>,
     /// What is wrong with it, each with what to change.
     pub mistakes: Vec<String>,
     /// An older one that nobody can read, and that may want the same machines: none are made before that is corrected.
@@ -66,11 +69,38 @@ impl Resource {
         facts: &Facts,
         boot_mac: Mac,
     ) -> Result<Named, (Reason, Option<String>)> {
-        let Ok(template) = &self.template else { return Err((Reason::TemplateInvalid, None)) };
+        let template = self.template.as_ref().ok().filter(|_| self.makes_hosts());
+        let template = template.ok_or((Reason::TemplateInvalid, None))?;
         let detail = |detail| facts.detail(detail, node);
         let named_by = self.spec.resource_name_template.hardware_details;
         choose(template, named_by, self.spec.fallback, boot_mac, detail)
             .map_err(|why| (Reason::NoName, Some(why.to_string())))
+    }
+
+    /// Whether its templates make names and addresses. A host without the BMC that its discovery wants for it would be
+    /// another one than was asked for.
+    pub fn makes_hosts(&self) -> bool {
+        self.template.is_ok() && self.bmc.as_ref().is_none_or(BmcPolicy::is_valid)
+    }
+
+    /// The BMC of the host of a machine.
+    pub fn bmc_of(&self, facts: &Facts) -> Option<Bmc> {
+        let given = self.spec.bmc.as_ref()?;
+        let proposed = self.bmc.as_ref()?.proposed(facts).filter(|it| it.is_inside)?;
+        Some(Bmc {
+            address: proposed.address,
+            credentials_name: given.credentials_name.clone(),
+            disable_certificate_verification: given
+                .disable_certificate_verification
+                .then_some(true),
+            ..Bmc::default()
+        })
+    }
+
+    /// Whether the operator erases its hosts on their way to `available`.
+    pub fn erases(&self) -> bool {
+        let mode = self.spec.host_defaults.as_ref().and_then(|it| it.automated_cleaning_mode);
+        mode != Some(CleaningMode::Disabled)
     }
 
     /// Reads a resource. What its CRD would refuse may still be there in an object that is older
@@ -90,6 +120,7 @@ impl Resource {
         let (selector, unmatchable) =
             spec.selector.as_ref().map(Selector::read).unwrap_or_default();
         mistakes.extend(unmatchable);
+        let bmc = spec.bmc.as_ref().map(|it| BmcPolicy::read(it, &mut mistakes));
         // The labels of this resource come after those that it starts its hosts with.
         let defaults = spec.host_defaults.iter().flat_map(|it| &it.labels);
         let mut fixed = legal("hostDefaults.labels", defaults, &mut mistakes);
@@ -113,6 +144,7 @@ impl Resource {
             spec,
             template,
             selector,
+            bmc,
             mistakes,
             behind: None,
         }

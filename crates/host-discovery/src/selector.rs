@@ -28,7 +28,7 @@ pub struct Selector {
 struct MacPrefix(Vec<u8>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Subnet {
+pub(crate) struct Subnet {
     network: IpAddr,
     bits: u32,
 }
@@ -38,7 +38,8 @@ impl Selector {
     pub fn read(given: &HostSelector) -> (Self, Vec<String>) {
         let mut mistakes = Vec::new();
         let mac_prefixes = entries(&given.mac_prefixes, &mut mistakes, MacPrefix::read);
-        let subnets = entries(&given.subnets, &mut mistakes, Subnet::read);
+        let subnets =
+            entries(&given.subnets, &mut mistakes, |it| Subnet::read("selector.subnets", it));
         let nothing = mac_prefixes.is_empty() && !given.mac_prefixes.is_empty()
             || subnets.is_empty() && !given.subnets.is_empty();
         let selector = Self {
@@ -77,7 +78,7 @@ impl Selector {
     }
 }
 
-fn entries<T>(
+pub(crate) fn entries<T>(
     given: &[String],
     mistakes: &mut Vec<String>,
     read: impl Fn(&str) -> Result<T, String>,
@@ -111,8 +112,8 @@ impl MacPrefix {
 }
 
 impl Subnet {
-    fn read(given: &str) -> Result<Self, String> {
-        let mistake = || text::no_subnet(given);
+    pub(crate) fn read(field: &str, given: &str) -> Result<Self, String> {
+        let mistake = || text::no_subnet(field, given);
         let (network, bits) = given.trim().split_once('/').ok_or_else(mistake)?;
         let network: IpAddr = network.parse().map_err(|_| mistake())?;
         let bits: u32 = bits.parse().map_err(|_| mistake())?;
@@ -123,7 +124,7 @@ impl Subnet {
         Ok(Self { network, bits })
     }
 
-    fn holds(&self, ip: IpAddr) -> bool {
+    pub(crate) fn holds(&self, ip: IpAddr) -> bool {
         let differs = match (self.network, ip.to_canonical()) {
             (IpAddr::V4(network), IpAddr::V4(ip)) => {
                 u128::from(network.to_bits() ^ ip.to_bits()) << 96

@@ -63,7 +63,7 @@ fn ready(
 ) -> Said {
     let counts = status.counts.clone().unwrap_or_default();
     let mistakes = resource.mistakes.join("; ");
-    if resource.template.is_err() {
+    if !resource.makes_hosts() {
         return say("False", "TemplateInvalid", &mistakes);
     }
     if !mistakes.is_empty() {
@@ -114,7 +114,12 @@ fn ready(
         strays.undiscovered,
         strays.registered,
     ]);
-    say("True", reason, &std::iter::once(text).chain(others).collect::<Vec<_>>().join("; "))
+    let erases = (resource.bmc.is_some() && resource.erases()).then(|| text::ERASES.to_owned());
+    say(
+        "True",
+        reason,
+        &std::iter::once(text).chain(erases).chain(others).collect::<Vec<_>>().join("; "),
+    )
 }
 
 fn put(

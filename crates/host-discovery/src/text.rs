@@ -31,6 +31,11 @@ pub fn undescribed(node: NodeId, error: &str) -> String {
     format!("Ironic does not give the inventory of the node {node} once more: {error}")
 }
 
+/// The node of a new host does not get the driver of its BMC.
+pub fn no_bmc_driver(node: NodeId, error: &str) -> String {
+    format!("Ironic does not give the node {node} the driver of its BMC: {error}")
+}
+
 /// Ironic does not take the mark of a node that had a host.
 pub fn mark_refused(node: NodeId, error: &str) -> String {
     format!(
@@ -119,6 +124,9 @@ pub fn older_undecodable(metadata: &ObjectMeta) -> String {
 
 /// No host is made for now.
 pub const NONE_WITHOUT_IRONIC: &str = "no hosts are made while Ironic does not answer";
+/// The same of hosts that get a BMC.
+pub const NONE_BEFORE_ALL_ARE_READ: &str =
+    "no host with a BMC is made before all machines are read: another one may name the same BMC";
 /// The same of one discovery.
 pub const DISCOVERY_CHANGED: &str =
     "no host is made of a discovery that was changed before it is decided by what it says now";
@@ -149,6 +157,15 @@ pub fn portless_boot(mac: Mac) -> String {
     format!("; it says that it was booted by {mac}, of which Ironic has no port")
 }
 
+/// What comes of its disks.
+pub fn erased(has_bmc: bool) -> &'static str {
+    if has_bmc {
+        "; the operator erases the partition tables of its disks before it is available"
+    } else {
+        "; once it has a BMC, the operator erases the partition tables of its disks, unless spec.automatedCleaningMode is disabled"
+    }
+}
+
 /// The discovery that made it.
 pub fn made_for(namespace: &str, discovery: &str) -> String {
     format!(", for the discovery {namespace}/{discovery}")
@@ -171,6 +188,9 @@ pub const DRY_RUN: &str =
 pub const DISCOVERING: &str = "machines that Ironic discovers become hosts";
 /// The same where a person has to agree.
 pub const DISCOVERING_APPROVED: &str = "machines that Ironic discovers become hosts when the annotation ferrite.metal3.io/approve names their nodeID";
+
+/// What comes of the disks of new hosts that get a BMC.
+pub const ERASES: &str = "the operator erases the partition tables of new hosts: set spec.hostDefaults.automatedCleaningMode to disabled to keep them";
 
 /// The rest of what a discovery says counts.
 pub fn left_out_of_spec(mistakes: &str) -> String {
@@ -256,10 +276,23 @@ pub fn mac_prefix_of_groups(given: &str) -> String {
     )
 }
 
-/// A network in a selector.
-pub fn no_subnet(given: &str) -> String {
+/// A network.
+pub fn no_subnet(field: &str, given: &str) -> String {
     let given = quotable(given);
-    format!("selector.subnets: \"{given}\" is no network such as 192.0.2.0/24 or 2001:db8::/32")
+    format!("{field}: \"{given}\" is no network such as 192.0.2.0/24 or 2001:db8::/32")
+}
+
+/// The template of a BMC's address.
+pub fn no_bmc_template(given: &str) -> String {
+    let given = quotable(given);
+    format!(
+        "bmc.addressTemplate: \"{given}\" makes no address such as redfish-virtualmedia+https://{{bmcAddress}}/redfish/v1/Systems/1"
+    )
+}
+
+/// Another node names the same BMC.
+pub fn bmc_of_node(other: NodeId) -> String {
+    format!("node {other} names the same BMC")
 }
 
 /// Prefix and suffix.

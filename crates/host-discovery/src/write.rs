@@ -15,16 +15,17 @@ use kube::core::Request;
 use kube::{Api, Client, Resource as _};
 use serde_json::{Value, json};
 
+use crate::adopt;
 use crate::context::Context;
 use crate::driver::NodeDriver;
-use crate::host::new_host;
+use crate::host::{NewHost, new_host};
 use crate::index::{Change, HostKey, Index};
 use crate::inventory::printable;
 use crate::mac::Mac;
 use crate::machine::Machine;
-use crate::model::{Approvals, Made, Unmarked, Verdict};
+use crate::model::{Adoption, Approvals, Made, Unmarked, Verdict};
 use crate::node_id::NodeId;
-use crate::nodes::{HAD_HOST, Nodes};
+use crate::nodes::{ENROLL, HAD_HOST, Nodes};
 use crate::observe;
 use crate::reason::{APPROVAL_UNKNOWN, HOST_CREATED, HOST_NAMED_BY_FALLBACK};
 use crate::refusals::{Cause, LONGEST_TEXT};
@@ -70,6 +71,27 @@ pub async fn create(context: &Context, order: Order<'_>, patience: Duration) -> 
     };
     let host = new_host(resource, name, machine.node, boot_mac, facts, details);
     let client = &context.kit.client;
+    // What the watch told since the decision counts, too.
+    let stands_in_the_way = |index: &mut Index| {
+        let shows = |node| order.nodes.has(node);
+        let known = index.known(machine.node, None, &machine.ports, Some(facts), shows);
+        !known.is_empty() || (host.object.spec.bmc.is_some() && !index.claiming(facts).is_empty())
+    };
+    if let Some(bmc) = &host.object.spec.bmc {
+        if context.index.with(stands_in_the_way) || !context.kit.may_act() {
+            return Made::Stale;
+        }
+        let fit = fit_driver(context, machine.node, &bmc.address);
+        match observe::within(patience, "the driver of a node", fit).await {
+            Ok(None) => {}
+            Ok(Some(made)) => return made,
+            Err(error) => {
+                context.metrics.ironic_failed(&error);
+                let text = text::no_bmc_driver(machine.node, &error.to_string());
+                return Made::Failed(Cause::Unsaid, printable(&text, LONGEST_TEXT));
+            }
+        }
+    }
     // What is there already may have any shape, as for the watch.
     let sightings: Api<Sighting> = Api::namespaced(client.clone(), &resource.namespace);
     if let Some(other) = other_name(verdict, name) {
@@ -83,12 +105,7 @@ pub async fn create(context: &Context, order: Order<'_>, patience: Duration) -> 
             Err(error) => return failed(context, order, other, &error, false),
         }
     }
-    // What the watch told since the decision counts, too.
-    let is_host = |index: &mut Index| {
-        let shows = |node| order.nodes.has(node);
-        !index.known(machine.node, None, &machine.ports, Some(facts), shows).is_empty()
-    };
-    if context.index.with(is_host) {
+    if context.index.with(stands_in_the_way) {
         return Made::Exists;
     }
     if !context.kit.may_act() {
@@ -108,7 +125,7 @@ pub async fn create(context: &Context, order: Order<'_>, patience: Duration) -> 
                 mac = %boot_mac,
                 "Made a host"
             );
-            let told = (made.object_ref(&()), event_of(order, host.cut));
+            let told = (made.object_ref(&()), event_of(order, &host));
             Made::Created(key, Box::new(told))
         }
         // The answer to a name that is taken, as to a lost race.
@@ -137,6 +154,30 @@ fn undescribed(node: NodeId, error: &ironic::Error) -> Made {
             Made::Failed(Cause::Unsaid, printable(&text, LONGEST_TEXT))
         }
     }
+}
+
+/// Gives the node of a new host the driver and interfaces of its BMC before the host is there, or says why there is to be no host.
+/// The operator changes neither of a node that Ironic has, and goes on at once: with the driver of discovery it would only
+/// simulate power and cleaning.
+async fn fit_driver(
+    context: &Context,
+    node: NodeId,
+    address: &str,
+) -> Result<Option<Made>, ironic::Error> {
+    let adoption = Adoption { node, address: address.to_owned() };
+    let fitting = adopt::read(context, adoption, true).await?;
+    // Something runs on it, or it is gone: it is another machine than was decided about.
+    let Some(fitting) = fitting.filter(|it| it.state == ENROLL) else {
+        return Ok(Some(Made::Stale));
+    };
+    if fitting.fits() {
+        return Ok(None);
+    }
+    let Some(chosen) = fitting.chosen() else {
+        let text = text::no_driver(node, &fitting.driver, fitting.wanted());
+        return Ok(Some(Made::Failed(Cause::Unsaid, text)));
+    };
+    set_driver(context, node, chosen, &fitting.driver).await.map(|()| None)
 }
 
 /// Posts a host. Of the answer as much is read as of any host, which is far less than was sent.
@@ -187,7 +228,7 @@ fn other_name<'a>(verdict: &'a Verdict, name: &str) -> Option<&'a str> {
 }
 
 /// What is told of a new host.
-fn event_of(order: Order<'_>, cut: bool) -> Event {
+fn event_of(order: Order<'_>, host: &NewHost) -> Event {
     let Order { resource, machine, verdict, name, .. } = order;
     let passed_over = verdict.named.as_ref().map(|named| named.passed_over.as_slice());
     let fell_back: Vec<String> = passed_over
@@ -199,11 +240,14 @@ fn event_of(order: Order<'_>, cut: bool) -> Event {
     if !fell_back.is_empty() {
         text.push_str(&text::not_named_by(&fell_back));
     }
-    if cut {
+    if host.cut {
         text.push_str(text::HARDWARE_LEFT_OUT);
     }
     if let Some(mac) = machine.inventory.facts().and_then(|facts| facts.portless_boot) {
         text.push_str(&text::portless_boot(mac));
+    }
+    if resource.erases() {
+        text.push_str(text::erased(host.object.spec.bmc.is_some()));
     }
     text.push_str(&text::made_for(&resource.namespace, &resource.name));
     let reason = if fell_back.is_empty() { HOST_CREATED } else { HOST_NAMED_BY_FALLBACK };

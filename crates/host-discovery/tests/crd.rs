@@ -54,7 +54,26 @@ async fn what_can_make_no_legal_name_or_match_nothing_is_refused_with_what_to_ch
     let namespace = shared().await.namespace("crd").await;
     let api = discoveries(&namespace).await;
     let template = |prefix: &str, suffix: &str, detail: &str| json!({"resourceNameTemplate": {"prefix": prefix, "suffix": suffix, "hardwareDetails": detail}});
+    let bmc = |address: &str, subnet: &str| json!({"bmc": {"addressTemplate": address, "credentialsName": "b", "subnets": [subnet]}});
+    let redfish = "redfish+https://{bmcAddress}/";
     for (spec, told) in [
+        (bmc("https://{bmcAddress}/", "192.0.2.0/24"), "begin with a kind of BMC"),
+        (bmc("pigeon://{bmcAddress}", "192.0.2.0/24"), "begin with a kind of BMC"),
+        (bmc("redfish+https://192.0.2.1/", "192.0.2.0/24"), "stands where the host stands"),
+        (bmc("redfish://u@{bmcAddress}/", "192.0.2.0/24"), "stands where the host stands"),
+        (bmc("redfish://{bmcAddress}.x/", "192.0.2.0/24"), "stands where the host stands"),
+        (bmc("redfish://{bmcAddress}/{serial}", "192.0.2.0/24"), "is the only placeholder"),
+        (bmc("redfish://{bmcAddress}/%2e", "192.0.2.0/24"), "is the only placeholder"),
+        (bmc(redfish, "192.0.2.1"), "subnets: networks in CIDR notation"),
+        (bmc(redfish, "0.0.0.0/0"), "with a length of 8 or more"),
+        (
+            json!({"bmc": {"addressTemplate": redfish, "credentialsName": "b", "subnets": []}}),
+            "at least 1 items",
+        ),
+        (
+            json!({"bmc": {"addressTemplate": redfish, "credentialsName": "", "subnets": ["192.0.2.0/24"]}}),
+            "at least 1 chars",
+        ),
         (template("Rack-", "", "hostname"), "prefix: only lower-case letters"),
         (template("-a", "", "hostname"), "prefix: only lower-case letters"),
         (template("", "-", "hostname"), "suffix: only lower-case letters"),
@@ -93,6 +112,10 @@ async fn what_the_api_server_takes_is_read_without_a_mistake() {
             },
             "approval": "Manual", "labels": {"a": "b"}, "labelsFromHardware": {"c": "cpu-model"},
             "hostDefaults": {"online": false, "bootMode": "UEFI", "automatedCleaningMode": "metadata"},
+            "bmc": {
+                "addressTemplate": "idrac-virtualmedia+https://{bmcAddress}/redfish/v1/Systems/System.Embedded.1",
+                "credentialsName": "b", "subnets": ["192.0.2.0/24", "2001:db8::/32"],
+            },
             "maxHosts": 0, "suspend": true, "dryRun": true, "includeAllNodes": true, "rediscover": true,
         }),
     ] {

@@ -97,6 +97,9 @@ pub struct BareMetalHostDiscoverySpec {
     /// What new hosts start with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_defaults: Option<HostDefaults>,
+    /// The BMC of new hosts, made of the address that the machine names. Without it hosts have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bmc: Option<DiscoveredBmc>,
     /// Hosts that this resource makes at most; the others wait in the status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
@@ -256,6 +259,30 @@ pub struct HostDefaults {
     pub labels: BTreeMap<String, String>,
 }
 
+/// The BMC of new hosts. The address is only what the machine says: anybody on the provisioning network can name any.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("self.addressTemplate.matches('^(ipmi|libvirt|irmc|ilo[45]|(ilo4|ilo5|idrac|redfish)-virtualmedia|(ilo5|idrac)-redfish|redfish(-uefihttp)?)([+]https?)?://')").message("addressTemplate: begin with a kind of BMC that the operator knows, such as redfish-virtualmedia+https://"),
+    validation = Rule::new("self.addressTemplate.matches('^[^:]*://[{]bmcAddress[}](:[0-9]{1,5})?(/|$)')").message("addressTemplate: {bmcAddress} stands where the host stands, as in ipmi://{bmcAddress}:623"),
+    validation = Rule::new("self.addressTemplate.matches('^[^{}]*[{]bmcAddress[}][A-Za-z0-9:/._~-]*$')").message("addressTemplate: {bmcAddress} is the only placeholder and stands once; behind it only letters, digits and :/._~- may stand"),
+    validation = Rule::new("self.subnets.all(s, isCIDR(s) && cidr(s).prefixLength() >= 8)").message("subnets: networks in CIDR notation with a length of 8 or more, such as 192.0.2.0/24 or 2001:db8::/32")
+)]
+pub struct DiscoveredBmc {
+    /// The address of the BMC. `{bmcAddress}` becomes the IP address that the machine names, IPv4 before IPv6.
+    #[schemars(length(min = 1, max = 256))]
+    pub address_template: String,
+    /// The secret with user name and password, in the namespace of the hosts. This controller does not read it.
+    #[schemars(length(min = 1, max = 253))]
+    pub credentials_name: String,
+    /// Networks of BMCs. No host is made of a machine that names an address outside of them.
+    #[schemars(length(min = 1, max = 50), inner(length(min = 3, max = 49)))]
+    pub subnets: Vec<String>,
+    /// Accept any certificate of a BMC.
+    #[serde(default)]
+    pub disable_certificate_verification: bool,
+}
+
 /// Whether disks are wiped between uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -353,6 +380,9 @@ pub struct ListedHost {
     /// IP addresses of its BMC, as it says them itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bmc_address: Option<String>,
+    /// The address of the BMC that the host would get, by `spec.bmc`.
+    #[serde(rename = "proposedBMC", default, skip_serializing_if = "Option::is_none")]
+    pub proposed_bmc: Option<String>,
     /// Manufacturer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manufacturer: Option<String>,

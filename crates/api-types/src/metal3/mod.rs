@@ -9,8 +9,8 @@ mod state;
 pub use cached::CachedHost;
 pub use discovery::{
     Approval, BareMetalHostDiscovery, BareMetalHostDiscoverySpec, BareMetalHostDiscoveryStatus,
-    BootMode, CleaningMode, DiscoveryCounts, HardwareDetail, HardwareLabel, HostDefaults,
-    HostSelector, ListedHost, ResourceNameTemplate,
+    BootMode, CleaningMode, DiscoveredBmc, DiscoveryCounts, HardwareDetail, HardwareLabel,
+    HostDefaults, HostSelector, ListedHost, ResourceNameTemplate,
 };
 pub use host::{
     BareMetalHost, BareMetalHostKind, BareMetalHostSpec, BareMetalHostStatus, Bmc, CustomDeploy,

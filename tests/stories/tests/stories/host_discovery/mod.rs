@@ -1,6 +1,7 @@
 //! `host-discovery` with a real API server, a real Ironic, and simulated agents that post inventories.
 
 mod approval;
+mod bmc;
 mod flood;
 mod ironic_away;
 mod known;

@@ -54,7 +54,7 @@ fn one_host_each(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// Both annotations whole, and the address that of the port by which the machine that it names has booted.
+/// Both annotations whole, the address that of the port by which the machine that it names has booted, and its own BMC.
 fn whole(world: &World) -> Result<(), String> {
     for host in hosts(world).filter(|host| host.name_any() != PERSONS) {
         let all = host.annotations();
@@ -66,9 +66,15 @@ fn whole(world: &World) -> Result<(), String> {
         }
         let node = all.get(NODE_ID).map(String::as_str).unwrap_or_default();
         let number = node.rsplit('-').next().and_then(|it| it.parse::<u32>().ok());
-        let booted = number.map(|number| Agent::new(number).mac(0)).unwrap_or_default();
+        let agent = number.map(Agent::new);
+        let booted = agent.as_ref().map(|it| it.mac(0)).unwrap_or_default();
         if host.data["spec"]["bootMACAddress"] != booted {
             return Err(format!("{} of {node} does not have {booted}", host.name_any()));
+        }
+        let bmc = agent.and_then(|it| it.bmc_address).unwrap_or_default();
+        let address = format!("redfish+https://{bmc}/redfish/v1/Systems/1");
+        if host.data["spec"]["bmc"]["address"] != address {
+            return Err(format!("{} of {node} does not have the BMC {address}", host.name_any()));
         }
     }
     Ok(())
@@ -117,6 +123,10 @@ fn scenario(site: &Arc<Site>, like: &(String, Agent), with_deletion: bool) -> Sc
                     "selector": { "products": [namespace] },
                     "maxHosts": 3,
                     "approval": "Manual",
+                    "bmc": {
+                        "addressTemplate": "redfish+https://{bmcAddress}/redfish/v1/Systems/1",
+                        "credentialsName": "bmc", "subnets": ["10.30.0.0/16"],
+                    },
                 });
                 site.discovery("racks", spec).await;
                 let base = numbers();
