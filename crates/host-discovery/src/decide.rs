@@ -56,6 +56,8 @@ struct Taken<'a> {
     allowance: u32,
     made: Vec<u32>,
     names: BTreeSet<(&'a str, String)>,
+    /// Those of them of hosts that may be there, and the nodes of these.
+    doubted: BTreeMap<(&'a str, String), NodeId>,
     /// Names that a dry run told.
     told: BTreeSet<(&'a str, String)>,
     boot_macs: BTreeSet<Mac>,
@@ -86,6 +88,7 @@ impl<'a> Taken<'a> {
             allowance: seen.allowance,
             made: made.collect(),
             names: BTreeSet::new(),
+            doubted: BTreeMap::new(),
             told: BTreeSet::new(),
             boot_macs: BTreeSet::new(),
             macs: BTreeSet::new(),
@@ -175,6 +178,8 @@ impl<'a> Taken<'a> {
             // The second name is taken only where a host has the first. That a machine is about to
             // get the first is not enough: another replica may have given it to this one.
             verdict.again = Some(FIRST_RETRY);
+            let holder = self.doubted.get(&(namespace, name.clone()));
+            verdict.note = holder.map(|it| text::after_doubted(*it, &name));
             return verdict.because(Reason::AfterAnother);
         }
 
@@ -208,6 +213,7 @@ impl<'a> Taken<'a> {
         if let Some(refusal) = refusal.filter(waits) {
             // One that may be there all the same keeps what it would have taken; any other must not be in others' way.
             if refusal.cause == Cause::Unknown {
+                self.doubted.insert((namespace, name.clone()), machine.node);
                 self.take(at, name, boot_mac, facts);
             }
             verdict.fail(&refusal.cause, &refusal.text);

@@ -21,7 +21,7 @@ use crate::mac::Mac;
 use crate::machine::{Machine, Shown};
 use crate::naming::Named;
 use crate::node_id::NodeId;
-use crate::reason::{Pass, Reason};
+use crate::reason::{Pass, Reason, Sort};
 use crate::refusals::{Cause, Refusal};
 use crate::resource::Resource;
 use crate::sighting::{Sighting, StatusRead};
@@ -189,6 +189,12 @@ impl Verdict {
             step: None,
             again: None,
         }
+    }
+
+    /// Where it is counted. To come after another machine is short, unless that one's host can neither be made nor ruled out.
+    pub fn sort(&self) -> Sort {
+        let is_held = self.reason == Reason::AfterAnother && self.note.is_some() && self.note.is_some();
+        if is_held { Sort::Pending } else { self.reason.sort() }
     }
 
     /// The same for another reason.

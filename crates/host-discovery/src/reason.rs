@@ -128,7 +128,11 @@ reasons! {
             "Another machine or host names or has the same BMC. None of these machines gets a host with it. An approval changes nothing.",
             "find the machine that has this BMC, and delete the node in Ironic or the host of the other",
             on: [CONFLICTS], see: "controllers/host-discovery/from-power-on-to-node.md";
-        AfterAnother: Kind::Rests, "A machine before it has its name or one of its addresses, and becomes a host first.";
+        AfterAnother: Kind::Waits,
+            "A machine before it has its name, and whether that one's host exists is unknown.",
+            on: [PENDING],
+            more: "See `HostFailed` of the node that the message names. A machine that only comes after another one is not listed.",
+            see: "runbooks/FerriteHostDiscoveryHostsRefused.md";
         NoName: Kind::Waits,
             "No value of the machine fits beside prefix and suffix.",
             on: [FAILURES],

@@ -34,7 +34,7 @@ pub fn report<'a>(
         let mut rest = machines.clone();
         let Some(machine) = rest.find(|it| it.node == verdict.node) else { continue };
         machines = rest;
-        match verdict.reason.sort() {
+        match verdict.sort() {
             Sort::Pending => pending.push((verdict, machine)),
             Sort::Failed => failures.push((verdict, machine)),
             Sort::Conflicting => conflicts.push((verdict, machine)),

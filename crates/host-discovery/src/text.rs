@@ -132,6 +132,11 @@ pub const DISCOVERY_CHANGED: &str =
     "no host is made of a discovery that was changed before it is decided by what it says now";
 /// An error of Ironic's that is not read.
 pub const ERROR_TOO_LONG: &str = "it is too long to be read";
+/// Another machine has the name, and its host can neither be made nor ruled out.
+pub fn after_doubted(node: NodeId, name: &str) -> String {
+    format!("the host {name} of node {node} may exist, and the API server does not say")
+}
+
 /// A conflict on a host that is not there.
 pub const CHANGED_MEANWHILE: &str =
     "something else that a new host needs, such as a quota, changed just now";

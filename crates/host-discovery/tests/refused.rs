@@ -14,6 +14,7 @@ use host_discovery::index::{HostKey, Index};
 use host_discovery::model::Observed;
 use host_discovery::reason::{Reason, Sort};
 use host_discovery::refusals::{Cause, Refusals};
+use host_discovery::report::report;
 use host_discovery::settings::Policy;
 use host_discovery::text;
 use k8s_openapi::jiff::Timestamp;
@@ -81,6 +82,37 @@ fn a_host_that_may_be_there_keeps_its_name_and_its_place() {
     assert_eq!(reasons, [Reason::HostFailed, Reason::AfterAnother, Reason::Created]);
     let (reasons, _) = after_failure(Cause::Unknown, &json!({"maxHosts": 1}), 9);
     assert_eq!(reasons, [Reason::HostFailed, Reason::AfterAnother, Reason::MaxHosts]);
+}
+
+/// It would hold its name in silence as long as the API server fails.
+#[test]
+fn machine_behind_a_host_that_may_be_there_is_listed_with_what_it_waits_for() {
+    let [first, second] = twins();
+    let machines = [first, second];
+    let reported = |cause: Option<Cause>| {
+        let mut refusals = Refusals::default();
+        if let Some(cause) = cause {
+            refusals.failed(node(1), cause, "metal/n1: no", Instant::now(), 0.0);
+        }
+        let seen = Observed {
+            nodes: &host_discovery::nodes::Nodes::default(),
+            machines: machines.iter().collect(),
+            resources: &[resource("racks", &json!({}))],
+            hosts: &Index::default(),
+            refused: refusals.all(),
+            answers: true,
+            allowance: 9,
+            complete: true,
+        };
+        let plan = decide(&seen, &Policy::default(), start());
+        assert_eq!(plan.verdicts[1].reason, Reason::AfterAnother);
+        report(0, &plan, &machines, 0, 0).pending
+    };
+    let entry = reported(Some(Cause::Unknown)).remove(0);
+    let told = entry.reason.unwrap();
+    assert!(told.contains("the host n1 of node") && told.contains(&node(1).to_string()), "{told}");
+    // What ends in a moment is told to nobody.
+    assert!(reported(None).is_empty());
 }
 
 /// Reasons for three machines, the first two of which could not be made hosts long ago.

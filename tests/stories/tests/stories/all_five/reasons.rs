@@ -64,7 +64,6 @@ const ALL: [Reasons; 5] = [
         ],
         // Machines that stand in no list, and passes after which nothing waits.
         silent: &[
-            "AfterAnother",
             "AllDecided",
             "ApprovalsSettled",
             "AwaitsInventory",
