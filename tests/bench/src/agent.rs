@@ -169,6 +169,7 @@ impl Agent {
 
 /// One address per machine and network, `10.<network>.x.y`.
 fn address(index: u32, network: u8) -> String {
-    let [_, _, high, low] = index.to_be_bytes();
-    format!("10.{network}.{high}.{low}")
+    // Two agents never share one: a BMC that two machines name is nobody's.
+    let [_, more, high, low] = index.to_be_bytes();
+    format!("10.{}.{high}.{low}", network + more)
 }

@@ -9,7 +9,7 @@ use super::{Site, condition, quick};
 fn policy(more: Value) -> Value {
     let mut spec = json!({ "bmc": {
         "addressTemplate": "redfish-virtualmedia+https://{bmcAddress}/redfish/v1/Systems/1",
-        "credentialsName": "racks-bmc", "subnets": ["10.30.0.0/16"],
+        "credentialsName": "racks-bmc", "subnets": ["10.0.0.0/8"],
     }});
     super::super::bmo_reboot::merge(&mut spec, more);
     spec

@@ -125,7 +125,7 @@ fn scenario(site: &Arc<Site>, like: &(String, Agent), with_deletion: bool) -> Sc
                     "approval": "Manual",
                     "bmc": {
                         "addressTemplate": "redfish+https://{bmcAddress}/redfish/v1/Systems/1",
-                        "credentialsName": "bmc", "subnets": ["10.30.0.0/16"],
+                        "credentialsName": "bmc", "subnets": ["10.0.0.0/8"],
                     },
                 });
                 site.discovery("racks", spec).await;
