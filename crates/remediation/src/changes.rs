@@ -6,8 +6,7 @@ use controller_kit::engine::{Class, ObjectKey};
 use kube::Resource;
 
 use crate::context::{Context, Role, cached};
-use crate::decide::is_to_be_asked;
-use crate::leftover;
+use crate::decide::is_to_be_begun;
 use crate::model::{Key, RequestKey};
 use crate::request::Group;
 
@@ -57,9 +56,8 @@ impl Context {
     pub fn machine_changed(&self, machine: &Machine) {
         let key = ObjectKey::of(machine);
         self.changed(Role::Machine, &key);
-        let filter = self.policy.watch_filter.as_deref();
         let now = cached(&self.caches.machines, self.served.core, &key);
-        let left = now.filter(|it| leftover::is_on(it, filter));
+        let left = now.filter(|it| !self.left_on(it).is_empty());
         let cluster = left.map(|it| format!("{}/{}", key.namespace, it.spec.cluster_name));
         self.leftovers.update(&key, cluster.as_deref());
         if cluster.is_some() && !self.is_asked_for(&key) {

@@ -18,6 +18,8 @@ use kube::Api;
 use kube::runtime::reflector::{Lookup, ObjectRef, Store};
 
 use crate::clusters::Clusters;
+use crate::history::History;
+use crate::leftover;
 use crate::metrics::{Metrics, tally};
 use crate::model::{Key, RequestKey};
 use crate::pauses::Clock;
@@ -215,6 +217,14 @@ impl Context {
     /// Its hosts.
     pub fn hosts(&self, namespace: &str) -> Api<BareMetalHost> {
         Api::namespaced(self.kit.client.clone(), namespace)
+    }
+
+    /// What a Machine says that has to go when its request is gone.
+    pub fn left_on(&self, machine: &capi::Machine) -> Vec<&'static str> {
+        leftover::of(machine, self.policy.watch_filter.as_deref(), || {
+            let host = self.caches.host(&self.host_of(machine)?)?;
+            History::of(&host).gave_up(machine.metadata.uid.as_deref()?)
+        })
     }
 
     /// Whether a Machine, or its Cluster, is paused.

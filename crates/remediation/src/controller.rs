@@ -22,7 +22,6 @@ use kube::runtime::watcher;
 use crate::clusters::Clusters;
 use crate::context::{Caches, Context, Looks, Role, cached};
 use crate::decide::{GRACE, decide};
-use crate::leftover;
 use crate::metrics::Metrics;
 use crate::model::{Key, Memory, Seen, Write};
 use crate::pauses::Clock;
@@ -136,9 +135,8 @@ impl Controller for Context {
     fn keys(&self) -> Vec<Key> {
         let requests = self.requests().into_iter().map(Key::Request);
         let hosts = self.tries.with(|tries| tries.hosts()).into_iter().map(Key::Host);
-        let filter = self.policy.watch_filter.as_deref();
         let mut machines = self.caches.machines.state();
-        machines.retain(|it| leftover::is_on(it, filter));
+        machines.retain(|it| !self.left_on(it).is_empty());
         let machines = machines.iter().map(|it| Key::Machine(ObjectKey::of(&**it)));
         requests.chain(hosts).chain(machines).collect()
     }

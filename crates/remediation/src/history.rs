@@ -145,11 +145,10 @@ impl History {
         all.any(|it| it.result.as_deref() == Some(word))
     }
 
-    /// Whether the last that happened to the host is that all tries for this machine were used up.
-    pub fn gave_up(&self, machine: &str) -> bool {
-        let word = Reason::Exhausted.as_str();
-        let is = |it: &Entry| it.machine == machine && it.result.as_deref() == Some(word);
-        self.0.last().is_some_and(is)
+    /// When all tries for the machine of this uid were used up, if that is the last that happened to the host.
+    pub fn gave_up(&self, machine: &str) -> Option<Timestamp> {
+        let last = self.0.last().filter(|it| it.machine_uid.as_deref() == Some(machine))?;
+        last.ended.filter(|_| last.result.as_deref() == Some(Reason::Exhausted.as_str()))
     }
 
     /// The same with every open try of a request ended.

@@ -1,5 +1,7 @@
-//! What a Machine goes on saying when its request is gone, and that nobody else takes away: that its owner is to replace it
-//! although no health check says so, and why its remediation did not begin.
+//! What a Machine goes on saying when its request is gone, and that nobody else takes away: that its owner is to replace it,
+//! and why its remediation did not begin.
+
+use std::time::Duration;
 
 use api_types::capi::{Machine, is_watched};
 use api_types::condition::Condition;
@@ -7,23 +9,38 @@ use api_types::names::capi::{
     CONDITION_EXTERNALLY_REMEDIATED, CONDITION_HEALTH_CHECK_SUCCEEDED, CONDITION_OWNER_REMEDIATED,
     REASON_WAITING_FOR_REMEDIATION,
 };
+use api_types::time::until;
+use k8s_openapi::jiff::Timestamp;
 
 use crate::reason::Reason;
 
-/// The conditions of a Machine that are our word and have to go with the request. A Machine that is being deleted keeps them.
-pub fn of(machine: &Machine) -> Vec<&'static str> {
+/// So soon after the last try has ended the owner is told. What says so later is somebody else's word: a health check without a
+/// template says it, too.
+const TOLD_WITHIN: Duration = Duration::from_secs(60);
+
+/// The conditions of a Machine that are our word and have to go with the request. A Machine that is being deleted keeps them, and
+/// those of an installation with another watch filter are its own. `gave_up` is when its host says that all tries were used up.
+pub fn of(
+    machine: &Machine,
+    filter: Option<&str>,
+    gave_up: impl FnOnce() -> Option<Timestamp>,
+) -> Vec<&'static str> {
     let mut all = Vec::new();
-    if machine.metadata.deletion_timestamp.is_some() {
+    if machine.metadata.deletion_timestamp.is_some() || !is_watched(&machine.metadata, filter) {
         return all;
     }
     let falsely = |kind: &str| machine.condition(kind).filter(|it| it.is_false());
     let reason = |it: &Condition| it.reason.clone().unwrap_or_default();
     // The reasons of a health check are others.
     let waits = |it: &Condition| reason(it) == REASON_WAITING_FOR_REMEDIATION;
+    let told = falsely(CONDITION_OWNER_REMEDIATED);
     if falsely(CONDITION_HEALTH_CHECK_SUCCEEDED).is_some_and(waits) {
         all.push(CONDITION_HEALTH_CHECK_SUCCEEDED);
         // Whatever its owner has made of it since: with the next failure it would replace the machine before anybody tries.
-        all.extend(falsely(CONDITION_OWNER_REMEDIATED).map(|_| CONDITION_OWNER_REMEDIATED));
+        all.extend(told.map(|_| CONDITION_OWNER_REMEDIATED));
+    } else if told.is_some_and(|it| is_of(it, gave_up())) {
+        // The health check goes on calling it unhealthy where the request was taken away before it looked again.
+        all.push(CONDITION_OWNER_REMEDIATED);
     }
     let refused = |it: &Condition| Reason::parse(&reason(it)).is_some_and(Reason::is_refusal);
     if falsely(CONDITION_EXTERNALLY_REMEDIATED).is_some_and(refused) {
@@ -32,16 +49,17 @@ pub fn of(machine: &Machine) -> Vec<&'static str> {
     all
 }
 
-/// Whether a Machine has such conditions. Those of an installation with another watch filter are its own.
-pub fn is_on(machine: &Machine, filter: Option<&str>) -> bool {
-    is_watched(&machine.metadata, filter) && !of(machine).is_empty()
+/// Whether a condition came with the end of the last try.
+fn is_of(condition: &Condition, gave_up: Option<Timestamp>) -> bool {
+    let since = condition.last_transition_time.as_ref().map(|it| it.0);
+    let pair = since.zip(gave_up);
+    pair.is_some_and(|(since, end)| since >= end && until(end, since) < TOLD_WITHIN)
 }
 
 #[cfg(test)]
 mod tests {
     use api_types::names::capi::WATCH_FILTER;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-    use k8s_openapi::jiff::Timestamp;
     use serde_json::json;
 
     use super::*;
@@ -58,6 +76,14 @@ mod tests {
         .unwrap()
     }
 
+    fn is_ours(machine: &Machine, filter: Option<&str>) -> bool {
+        !of(machine, filter, || None).is_empty()
+    }
+
+    fn of_gone(machine: &Machine) -> Vec<&'static str> {
+        of(machine, None, || None)
+    }
+
     const HEALTH: &str = CONDITION_HEALTH_CHECK_SUCCEEDED;
     const OWNER: &str = CONDITION_OWNER_REMEDIATED;
     const EXTERNAL: &str = CONDITION_EXTERNALLY_REMEDIATED;
@@ -66,29 +92,51 @@ mod tests {
     #[test]
     fn an_owner_that_was_told_without_a_health_check_is_told_no_more_when_the_request_is_gone() {
         let told = machine(&[(HEALTH, "False", WAITS), (OWNER, "False", WAITS)]);
-        assert_eq!(of(&told), [HEALTH, OWNER]);
+        assert_eq!(of_gone(&told), [HEALTH, OWNER]);
         let refused = machine(&[(HEALTH, "False", WAITS), (OWNER, "False", "CannotBeRemediated")]);
-        assert_eq!(of(&refused), [HEALTH, OWNER]);
-        assert_eq!(of(&machine(&[(HEALTH, "False", WAITS), (OWNER, "True", "")])), [HEALTH]);
+        assert_eq!(of_gone(&refused), [HEALTH, OWNER]);
+        assert_eq!(of_gone(&machine(&[(HEALTH, "False", WAITS), (OWNER, "True", "")])), [HEALTH]);
         let by_a_check = machine(&[(HEALTH, "False", "UnhealthyNode"), (OWNER, "False", WAITS)]);
-        assert!(of(&by_a_check).is_empty(), "the word of a health check");
+        assert!(of_gone(&by_a_check).is_empty(), "the word of a health check");
         let mut going = told;
         going.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
-        assert!(of(&going).is_empty());
+        assert!(of_gone(&going).is_empty());
+    }
+
+    /// A person calls the replacement off. The health check, which finds no request, does not say that the machine is well again.
+    #[test]
+    fn an_owner_that_was_told_beside_a_health_check_is_told_no_more_when_the_request_is_gone() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let told = |since: i64| {
+            let mut told = machine(&[(HEALTH, "False", "UnhealthyNode"), (OWNER, "False", WAITS)]);
+            for it in &mut told.status.as_mut().unwrap().conditions {
+                it.last_transition_time = Some(Time(at(since)));
+            }
+            told
+        };
+        assert_eq!(of(&told(100), None, || Some(at(100))), [OWNER]);
+        assert_eq!(of(&told(159), None, || Some(at(100))), [OWNER]);
+        for other in [160, 99] {
+            assert!(
+                of(&told(other), None, || Some(at(100))).is_empty(),
+                "of a health check: {other}"
+            );
+        }
+        assert!(of(&told(100), None, || None).is_empty(), "nobody gave it up here");
     }
 
     #[test]
     fn why_a_remediation_did_not_begin_is_said_no_longer_than_there_is_a_request() {
-        assert_eq!(of(&machine(&[(EXTERNAL, "False", "HostOffline")])), [EXTERNAL]);
+        assert_eq!(of_gone(&machine(&[(EXTERNAL, "False", "HostOffline")])), [EXTERNAL]);
         for other in [WAITS, "RemediationTemplateNotFound", ""] {
-            assert!(of(&machine(&[(EXTERNAL, "False", other)])).is_empty(), "{other:?}");
+            assert!(of_gone(&machine(&[(EXTERNAL, "False", other)])).is_empty(), "{other:?}");
         }
     }
 
     #[test]
     fn a_machine_is_looked_after_while_it_says_something_of_ours() {
-        assert!(is_on(&machine(&[(HEALTH, "False", WAITS)]), None));
-        assert!(!is_on(&machine(&[(HEALTH, "True", "")]), None));
+        assert!(is_ours(&machine(&[(HEALTH, "False", WAITS)]), None));
+        assert!(!is_ours(&machine(&[(HEALTH, "True", "")]), None));
     }
 
     #[test]
@@ -97,7 +145,7 @@ mod tests {
             let mut told = machine(&[(HEALTH, "False", WAITS)]);
             let label = label.map(|it| (WATCH_FILTER.to_owned(), it.to_owned()));
             told.metadata.labels = Some(label.into_iter().collect());
-            is_on(&told, filter)
+            is_ours(&told, filter)
         };
         assert!(looks_after(Some("a"), Some("a")) && looks_after(Some("a"), None));
         assert!(!looks_after(Some("b"), Some("a")) && !looks_after(None, Some("a")));

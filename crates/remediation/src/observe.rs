@@ -16,7 +16,6 @@ use crate::context::{Context, Role, cached};
 use crate::decide::decide;
 use crate::decision::{Act, Decision};
 use crate::history::{Entry, History};
-use crate::leftover;
 use crate::model::{ClusterSeen, Key, LeftBehind, Live, Memory, Metal, Observed, RequestKey, Seen};
 use crate::reason::Reason;
 use crate::request::{Group, Request};
@@ -370,9 +369,8 @@ fn left_open<'a>(host: &BareMetalHost, history: &'a History, uid: &str) -> Optio
 /// Looks whether a Machine says something of a request that is gone: nobody else would take it back, and its owner could
 /// replace it for that when it is well again. Machines of another watch filter are left to that installation.
 pub async fn leftover(context: &Context, key: &ObjectKey) -> Result<Option<Seen>, Error> {
-    let filter = context.policy.watch_filter.as_deref();
     let core = context.served.core;
-    let is_left = |it: &capi::Machine| leftover::is_on(it, filter) && !context.is_paused(it);
+    let is_left = |it: &capi::Machine| !context.left_on(it).is_empty() && !context.is_paused(it);
     let cached = cached(&context.caches.machines, core, key);
     if !cached.is_some_and(|it| is_left(&it)) || context.is_asked_for(key) {
         return Ok(None);

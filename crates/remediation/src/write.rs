@@ -36,7 +36,6 @@ use crate::context::Context;
 use crate::decide::refused_at_first;
 use crate::decision::{Act, Decision, HostWrite, action};
 use crate::history::History;
-use crate::leftover;
 use crate::model::{LeftBehind, Live, Place};
 use crate::observe::node::{is_out_of_service, taints};
 use crate::reason::Reason;
@@ -125,7 +124,7 @@ pub async fn untaint(context: &Context, left: &LeftBehind) -> Result<Outcome, Er
 
 /// Takes back what a Machine says of a request that is gone, in both formats.
 pub async fn take_back(context: &Context, machine: &Machine) -> Result<Outcome, Error> {
-    let said = leftover::of(machine);
+    let said = context.left_on(machine);
     let gone: Vec<_> = said.iter().map(|it| (*it, Change::Gone)).collect();
     let patch = Patch::Merge(conditions::patch(machine, &gone, now()));
     let (namespace, name) = (machine.namespace().unwrap_or_default(), machine.name_any());

@@ -154,7 +154,7 @@ pub(super) fn go_on_handing_over(case: &Case<'_>) -> Option<Decision> {
     let host = case.own_host()?;
     let machine = case.machine()?;
     // An owner may take its time, and the health check ask again meanwhile: the host is off because we switched it off.
-    let by_us = !host.online && host.marked && host.history.gave_up(case.request.machine());
+    let by_us = !host.online && host.marked && host.history.gave_up(&machine.uid).is_some();
     let exhausted = host.history.is_exhausted(&case.request.uid);
     let again = by_us && machine.healthy == Some(false) && machine.deleting.is_none();
     (exhausted || again).then(|| hand_over(case, host, Reason::Exhausted))

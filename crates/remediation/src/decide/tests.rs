@@ -162,6 +162,7 @@ fn asked() -> Observed {
         host.held = true;
         let mut entry = Entry::begin("uid", "m", 0, at(0));
         entry.was_on = true;
+        entry.machine_uid = Some("machine".to_owned());
         host.history = History(vec![entry]);
     })
 }

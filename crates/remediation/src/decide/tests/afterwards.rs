@@ -47,7 +47,7 @@ fn a_host_that_is_off_because_we_gave_it_up_is_no_reason_to_refuse_the_next_requ
     let another = edit(next, |seen| {
         let host = seen.host.as_mut().unwrap();
         for it in &mut host.history.0 {
-            "another".clone_into(&mut it.machine);
+            it.machine_uid = Some("another".to_owned());
         }
     });
     assert_eq!(now(&another, 500).reason, Reason::HostOffline, "that was about another machine");

@@ -57,7 +57,9 @@ fn every_try_is_counted_and_the_last_one_too() {
     tries(&text, "Exhausted", 1);
     let by_another = edit(fresh(), |seen| {
         let host = seen.host.as_mut().unwrap();
-        let history = History(vec![Entry::begin("another", "m", 0, at(0))]);
+        let mut entry = Entry::begin("another", "m", 0, at(0));
+        entry.machine_uid = Some("machine".to_owned());
+        let history = History(vec![entry]);
         host.history = history.ended("another", Reason::Exhausted, at(1));
         (host.marked, host.online) = (true, false);
     });

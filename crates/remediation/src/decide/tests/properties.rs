@@ -64,6 +64,7 @@ fn histories() -> impl Any<Value = History> {
         let entries = all.into_iter().map(|(number, asked, was_on, released, ended, exhausted)| {
             let mut entry = Entry::begin("uid", "m", number, at(asked));
             entry.was_on = was_on;
+            entry.machine_uid = Some("machine".to_owned());
             entry.node = was_on.then(|| "n".to_owned());
             entry.released = released.map(at);
             entry.stays_on = exhausted && was_on;
@@ -259,7 +260,7 @@ proptest! {
     ) {
         let limit = seen.request.strategy.clone().unwrap_or_default().retries;
         let host = seen.host.as_ref().unwrap();
-        let given_up = host.history.is_exhausted("uid") || host.history.gave_up("m");
+        let given_up = host.history.is_exhausted("uid") || host.history.gave_up("machine").is_some();
         let mut before = seen.request.standing.clone();
         for act in decide(&seen, &policy, at(now)).acts {
             let Act::Say(after) = act else { continue };

@@ -167,6 +167,24 @@ async fn a_machine_whose_tries_are_used_up_is_handed_to_its_owner_in_both_format
     scene.until(MACHINE, "m", "no longer to be replaced", says_no_more).await;
 }
 
+/// A person calls the replacement off, which its owner has not begun. What the health check says is its own word.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_that_was_told_beside_a_health_check_is_told_no_more_when_the_request_is_gone() {
+    let scene = Scene::new("called-off").await;
+    scene.machine("m", "h").await;
+    checked(&scene, "m", "False").await;
+    scene.operator().kill("h");
+    let _running = start(&planes().await.management, &scene.namespace, quick()).await;
+    scene.request("m", reboot(0, "2s")).await;
+    scene.says("m", "Exhausted").await;
+    let machine = serde_json::to_value(scene.get(MACHINE, "m").await).unwrap();
+    assert_eq!(condition(&machine, "OwnerRemediated").0, "False");
+    scene.delete(REMEDIATION, "m").await;
+    let called_off = |it: Option<&Value>| condition(it.unwrap(), "OwnerRemediated").0.is_empty();
+    let machine = scene.until(MACHINE, "m", "no longer to be replaced", called_off).await;
+    assert_eq!(condition(&machine, "HealthCheckSucceeded"), ("False", "UnhealthyNode"));
+}
+
 /// What the health check says of a machine.
 async fn checked(scene: &Scene, machine: &str, status: &str) {
     let reason = if status == "True" { "NodeIsHealthy" } else { "UnhealthyNode" };
