@@ -78,9 +78,10 @@ impl Context {
         }
     }
 
-    /// How urgent a request is. First the hosts that are still to be asked: on each of them may run what has to stop.
+    /// How urgent a request is. First the hosts that are still to be asked: on each of them may run what has to stop. What people
+    /// read of it waits until all of them are.
     pub fn class_of(&self, request: &RequestKey) -> Class {
-        let urgent = self.request(request).is_some_and(|it| is_to_be_asked(&it));
+        let urgent = self.request(request).is_some_and(|it| is_to_be_begun(&it));
         if urgent { Class::Urgent } else { Class::Normal }
     }
 }

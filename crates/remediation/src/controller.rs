@@ -224,10 +224,14 @@ impl Controller for Context {
         _: &Key,
         seen: &Seen,
         write: Write,
-        _: &mut Memory,
+        memory: &mut Memory,
     ) -> Result<Outcome, Error> {
         match (seen, write) {
-            (Seen::Request(live), Write::Acts(decided)) => write::acts(self, live, &decided).await,
+            (Seen::Request(live), Write::Acts(decided)) => {
+                let written = write::acts(self, live, &decided).await;
+                memory.behind = matches!(written, Err(Error::Superseded));
+                written
+            }
             (Seen::Orphan(host, uid), Write::Release) => write::release(self, host, uid).await,
             (Seen::Left(left), Write::Untaint) => write::untaint(self, left).await,
             (Seen::Leftover(machine), Write::TakeBack) => write::take_back(self, machine).await,

@@ -35,10 +35,9 @@ const BY_ITSELF: Duration = Duration::from_secs(600);
 /// Decides about a request, or has nothing to say.
 type Decide = fn(&Case<'_>) -> Option<Decision>;
 
-const RULES: [Rule<Decide>; 26] = rule_book![
+const RULES: [Rule<Decide>; 24] = rule_book![
     ending::not_ours: "A request that another installation looks after is left alone before anything is said of it.",
     paused: "During a pause nothing is written, so nothing else decides before.",
-    attempt::correct_clock: "A time that is still to come counts as now, before any rule waits for one to pass.",
     ending::not_ours_any_more: "Nobody else undoes what was begun here, so this comes before whatever would go on with it.",
     ending::withdrawn: "A request that is being deleted is undone, whatever else is wrong with it.",
     ending::finished: "What was handed over, or given up, stays so: nothing below begins it again.",
@@ -49,10 +48,9 @@ const RULES: [Rule<Decide>; 26] = rule_book![
     refused: "What a person has to correct stops a try. Not before the ends above: a request that turns wrong in the middle is undone all the same.",
     let_old_host_go: "The host that the Machine had before is let go before a try goes on with its new one.",
     first_boot::await_first_boot: "A host that may be booting for the first time is not cut off, so this comes before any try.",
-    attempt::add_finalizer_again: "Without the finalizer nobody would undo what the rules below do.",
+    attempt::after_the_key: "Without the finalizer nobody would undo what the rules below do; and people read of a try before it goes on.",
     attempt::begin_times_anew: "The end of a pause is written down before a time below runs out that ran during it.",
     attempt::await_node: "The host was back once: from then on its node decides, whatever became of the record on the host.",
-    attempt::take_over_from_capm3: "A host that CAPM3 had switched off is gone on with, and not switched off once more by the next rule.",
     await_servicing: "Whose firmware is being changed is not cut off, not even as the only member that fails.",
     await_member: "Of a control plane one member is off at a time, so this comes before the key and after what was begun.",
     ready_meanwhile: "Before the first cut, and when its turn has come: whoever has waited may have come back by itself.",
@@ -73,31 +71,15 @@ pub fn rules() -> Vec<(&'static str, &'static str)> {
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     let case = Case::of(seen, policy, now);
     let decision = RULES.iter().find_map(|rule| (rule.decide)(&case));
-    taking_over(&case, decision.unwrap_or_else(|| Decision::rest(Reason::AtRest)))
+    decision.unwrap_or_else(|| Decision::rest(Reason::AtRest))
 }
 
-/// Whether the host of a request is still to be asked, as far as its status says.
-pub fn is_to_be_asked(request: &Request) -> bool {
+/// Whether nothing was begun for a request, as far as it says itself. Its finalizer is the first that is written.
+pub fn is_to_be_begun(request: &Request) -> bool {
     let standing = &request.standing;
+    let is_begun = request.finalizer || standing.step.is_some();
     let is_done = standing.is_over() || standing.has_succeeded();
-    request.deleting.is_none() && standing.step.is_none() && !is_done
-}
-
-/// On a request that CAPM3's controller had begun our finalizer takes the place of its own, without which it goes no further:
-/// it would set its own taint on the node, in a cluster where nobody can refuse that. Not before it is written down elsewhere
-/// that it had begun.
-fn taking_over(case: &Case<'_>, mut decision: Decision) -> Decision {
-    let done = |it: &Act| matches!(it, Act::AddFinalizer | Act::RemoveFinalizer);
-    if case.request.theirs
-        && case.standing.is_known()
-        && case.is_watched()
-        && case.request.deleting.is_none()
-        && decision.reason != Reason::Paused
-        && !decision.acts.iter().any(done)
-    {
-        decision.acts.insert(0, Act::AddFinalizer);
-    }
-    decision
+    request.deleting.is_none() && !is_begun && !is_done
 }
 
 /// A request under consideration.
@@ -153,6 +135,11 @@ impl<'a> Case<'a> {
 
     pub(crate) fn step(&self) -> Option<&'a Step> {
         self.standing.step.as_ref()
+    }
+
+    /// Why the condition says that it is how it is.
+    pub(crate) fn said(&self) -> Option<Reason> {
+        self.standing.said.as_ref().map(|it| it.reason)
     }
 
     /// What to do. Where that is spoilt no try begins, and what was begun is undone in the usual time.
@@ -261,7 +248,7 @@ fn let_old_host_go(case: &Case<'_>) -> Option<Decision> {
     Some(decision.note(false, reason, text::strayed(&stray.name)).again(Duration::ZERO))
 }
 
-/// The request has waited, for somebody or for us, and its machine has come back meanwhile. The health check withdraws it when it
+/// The request has waited, for somebody or for us, or CAPM3 had begun with it, and its machine has come back meanwhile. The health check withdraws it when it
 /// sees that; while too many of its machines fail it withdraws none, and a machine that runs would be cut off.
 fn ready_meanwhile(case: &Case<'_>) -> Option<Decision> {
     const REASON: Reason = Reason::NodeReady;
@@ -269,8 +256,7 @@ fn ready_meanwhile(case: &Case<'_>) -> Option<Decision> {
     case.request.owner.as_ref()?;
     let machine = case.machine()?;
     let is_called_well = machine.healthy?;
-    let said = case.standing.said.as_ref().map(|it| it.reason);
-    let was_told = said.is_some_and(Reason::is_refusal);
+    let was_told = case.said().is_some_and(Reason::is_refusal) || case.request.is_others_work();
     let is_old = machine.healthy_since.is_some_and(|it| case.age(it) >= GRACE);
     if case.is_begun()? || !(was_told || is_old) {
         return None;
@@ -317,7 +303,7 @@ fn refuse(case: &Case<'_>, refusal: &Said) -> Decision {
 /// Says why nothing is done, and since when.
 fn say_why_not(case: &Case<'_>, said: Said, warning: bool) -> Decision {
     let Said { reason, message, .. } = said.clone();
-    let is_news = case.standing.said.as_ref().is_none_or(|it| it.reason != reason);
+    let is_news = case.said() != Some(reason);
     let since = case.standing.since.filter(|_| !is_news).or(Some(case.now));
     // The phase stays: it never goes back to none.
     let wanted = Standing { step: None, since, said: Some(said), ..case.standing.clone() };
@@ -346,10 +332,9 @@ fn complaint(case: &Case<'_>, reason: Reason, message: &str) -> Option<Act> {
 /// Whether what a Machine says may be the word of another request, which would write it again, and so without end. Two
 /// requests are about one Machine where a health check was given a template of the other group.
 fn is_anothers(case: &Case<'_>, machine: &Machine) -> bool {
-    let own = case.standing.said.as_ref().map(|it| it.reason);
     let word = machine.external.as_deref().and_then(Reason::parse);
     let refusal = word.filter(|it| it.is_refusal());
-    case.seen.rival && refusal.is_some() && refusal != own
+    case.seen.rival && refusal.is_some() && refusal != case.said()
 }
 
 /// What is said of a request of which nothing is said yet, when somebody refuses what it begins with. CAPM3's kind has no

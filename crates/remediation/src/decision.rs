@@ -131,6 +131,12 @@ impl Decision {
         self
     }
 
+    /// Whether all that it is about, but for what is only read, is written in the version that was decided upon: the request
+    /// before the host.
+    pub fn proves_request_and_host(&self) -> bool {
+        matches!(self.acts.as_slice(), [Act::AddFinalizer, Act::Host(write)] if !write.stray)
+    }
+
     /// Of which retry a note tells, where the request knew of so many: a warning of the one that is over, any other of the one
     /// that the request says from now on.
     pub fn number(&self, note: &Note, known: u32) -> u32 {

@@ -4,7 +4,8 @@
 //! `remediation.metal3.io` and, with `--upstream-group`, in CAPM3's.
 //!
 //! * Watches: `Metal3Remediation`, `BareMetalHost`, `Metal3Machine`, `Machine`, `Cluster`.
-//! * Reads live: all that a write depends on, before it. The Node in the workload cluster, through the secret
+//! * Reads live: all that a write depends on, before it, but for request and host of a first try: its first two writes insist on
+//!   the versions that were decided on. The Node in the workload cluster, through the secret
 //!   `<cluster>-kubeconfig`, only while something depends on it.
 //! * Writes: on a `Metal3Remediation` the finalizer, the status, the backup of a Node; on a `BareMetalHost` its own key
 //!   `reboot.metal3.io/metal3-remediation-<uid>`, the record of the last tries, and when all tries have failed the marks of

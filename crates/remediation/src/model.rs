@@ -61,6 +61,8 @@ pub struct Memory {
     pub pause: Pause,
     /// A watch on its node, while that is awaited.
     pub watch: Option<NodeWatch>,
+    /// Somebody else wrote first: the caches are behind, and another pass on them would come too late as well.
+    pub behind: bool,
 }
 
 impl Memory {

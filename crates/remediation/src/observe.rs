@@ -58,16 +58,33 @@ pub async fn request(
     if decided.acts.is_empty() {
         return Ok(Some(known));
     }
-    let Some(mut live) = Box::pin(live(context, &known)).await? else { return Ok(None) };
+    // A version that is insisted on before anything else is written proves as much as another read.
+    let is_proven = !std::mem::take(&mut memory.behind) && decided.proves_request_and_host();
+    if is_proven {
+        let Some(mut live) = Box::pin(live(context, &known, true)).await? else { return Ok(None) };
+        if again(context, &mut live, &mut known, memory).await?.proves_request_and_host() {
+            return Ok(Some(live));
+        }
+    }
+    let Some(mut live) = Box::pin(live(context, &known, false)).await? else { return Ok(None) };
+    again(context, &mut live, &mut known, memory).await?;
+    Ok(Some(live))
+}
+
+/// What is decided on what was read live. A node that was looked at before is not looked at once more where nothing else is new.
+async fn again(
+    context: &Context,
+    live: &mut Live,
+    known: &mut Live,
+    memory: &Memory,
+) -> Result<Decision, Error> {
     mark(context, &mut live.seen, memory);
-    live.seen.member = first_member(context, &live, true).await?;
+    live.seen.member = first_member(context, live, true).await?;
     let node = std::mem::replace(&mut known.seen.node, NodeSeen::NotAsked);
     if live.seen == known.seen {
-        // Nothing is new since the node was looked at.
-        (live.seen.node, live.place) = (node, known.place);
+        (live.seen.node, live.place) = (node, known.place.take());
     }
-    settle(context, &mut live).await;
-    Ok(Some(live))
+    Ok(settle(context, live).await)
 }
 
 /// While a node is awaited it is watched, where its cluster allows that.
@@ -244,8 +261,9 @@ fn put_together(mut request: Request, read: Read<'_>) -> Live {
     Live { seen, machine, host, stray, place: None, at: Timestamp::UNIX_EPOCH }
 }
 
-/// The same, read now. Nothing if the request is gone, or another one of its name is there.
-async fn live(context: &Context, known: &Live) -> Result<Option<Live>, Error> {
+/// The same, read now: with `is_proven` all but request and host. Nothing if the request is gone, or another one of its name is
+/// there.
+async fn live(context: &Context, known: &Live, is_proven: bool) -> Result<Option<Live>, Error> {
     const MACHINE: &str = "read the Machine";
     const CLUSTER: &str = "read the Cluster";
     const METAL: &str = "read the Metal3Machine";
@@ -259,15 +277,25 @@ async fn live(context: &Context, known: &Live) -> Result<Option<Live>, Error> {
     let cluster_name = cluster_of(known.machine.as_ref(), request);
     // The names come from caches; the objects tell whether they still are the right ones.
     let (now, machine, cluster, metal, host, stray) = tokio::join!(
-        request_named(context, request.group, namespace, &request.name),
+        async {
+            if is_proven {
+                return Ok(Some(request.clone()));
+            }
+            request_named(context, request.group, namespace, &request.name).await
+        },
         by_name(MACHINE, &machines, request.machine()),
         by_name(CLUSTER, &clusters, cluster_name.as_deref()),
         by_name(METAL, &metals, metal_name),
-        by_name(HOST, &hosts, host_name),
+        async {
+            match &known.host {
+                Some(host) if is_proven => Ok(Some(host.clone())),
+                _ => by_name(HOST, &hosts, host_name).await.map(|it| it.map(Arc::new)),
+            }
+        },
         by_name(HOST, &hosts, stray_name.as_deref()),
     );
     let (now, machine, mut metal) = (now?, machine?, metal?);
-    let (mut cluster, mut host, mut stray) = (cluster?, host?, stray?);
+    let (mut cluster, mut host, mut stray) = (cluster?, host?, stray?.map(Arc::new));
     let Some(now) = now.filter(|it| it.uid == request.uid) else { return Ok(None) };
     let machine = machine.filter(|it| now.is_about(&it.metadata));
     let of = cluster_of(machine.as_ref(), &now);
@@ -283,9 +311,8 @@ async fn live(context: &Context, known: &Live) -> Result<Option<Live>, Error> {
         // What led to the host went just now, or leads elsewhere: what was begun there is undone all the same, and the host
         // is who remembers on which node.
         stray = stray.or(host);
-        host = by_name(HOST, &hosts, named).await?;
+        host = by_name(HOST, &hosts, named).await?.map(Arc::new);
     }
-    let (host, stray) = (host.map(Arc::new), stray.map(Arc::new));
     let (cluster, metal) = (cluster.as_ref(), metal.as_ref());
     Ok(Some(put_together(now, Read { machine, cluster, metal, host, stray })))
 }

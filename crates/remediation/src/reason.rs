@@ -133,9 +133,11 @@ reasons! {
             "Wait. If it lasts, see the console of the host, and its kubelet.",
             on: [SUCCEEDED];
         NodeUnseen: Kind::EndsWithin(HOUR),
-            "The host is on and the workload cluster does not answer. The controller decides nothing until it does.",
+            "The workload cluster does not answer. Of a machine whose host is on the controller decides nothing until it does.",
             "Make the API server of the workload cluster reachable from the controller.",
-            on: [SUCCEEDED], see: "runbooks/FerriteRemediationWorkloadUnreachable.md";
+            on: [SUCCEEDED],
+            more: "A host that is off is switched on again after `--fence-timeout`.",
+            see: "runbooks/FerriteRemediationWorkloadUnreachable.md";
         Recovered: Kind::Rests,
             "The node is ready again.",
             "Nothing.",

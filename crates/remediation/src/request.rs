@@ -192,11 +192,6 @@ impl Standing {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Whether anything was done or said here, which tells a request of ours from one that CAPM3 had begun with.
-    pub fn is_known(&self) -> bool {
-        self.step.is_some() || self.said.is_some()
-    }
-
     /// Whether the node was back once, and nothing was tried since. The phase counts as well: of CAPM3's kind it is
     /// written first, and the rest may be that of the try before.
     pub fn has_succeeded(&self) -> bool {
@@ -240,13 +235,7 @@ impl Request {
 
     /// Whether CAPM3's controller has begun with it, and we have not.
     pub fn is_others_work(&self) -> bool {
-        self.group != Group::Ours && self.theirs && !self.standing.is_known()
-    }
-
-    /// Whether CAPM3's controller had its host off before, and nothing was done about it here yet.
-    pub fn is_left_waiting(&self) -> bool {
-        let waits = self.standing.phase == Some(Phase::Waiting);
-        self.group != Group::Ours && waits && !self.standing.is_known()
+        self.group != Group::Ours && self.theirs
     }
 
     /// Name of the Machine.

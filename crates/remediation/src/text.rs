@@ -163,8 +163,6 @@ pub const TO_BE_OFF_AGAIN: &str = "the host is asked to be switched off again";
 pub const OFF_ALREADY: &str = "the host already shows off; waiting until its power is read again (status.lastUpdated later than this request)";
 /// On the Machine, when what was complained of there is corrected.
 pub const AWAITED: &str = "The host is asked to be switched off";
-/// CAPM3 had begun.
-pub const LEFT_WAITING: &str = "CAPM3 had the host off, and it is awaited from here on";
 /// The node's part has begun.
 pub const FENCING: &str = "the host is off; what ran on the node is moved away";
 

@@ -20,38 +20,22 @@ pub(super) const POLL: (Duration, Duration) = (Duration::from_secs(2), Duration:
 /// A host that is on again before this is over needs no word about its being switched on.
 const SOON: Duration = Duration::from_secs(5);
 
-/// Somebody took the finalizer away by force. Without it nobody would undo what follows.
-pub(super) fn add_finalizer_again(case: &Case<'_>) -> Option<Decision> {
-    let entry = case.entry().filter(|_| !case.request.finalizer)?;
-    let mut decision = Decision::rest(Reason::PowerOff).act(Act::AddFinalizer);
-    if case.step().is_none() {
-        decision.acts.extend(case.say(asked(case, entry.asked)));
+/// The host was just asked, and people are told. Somebody took the finalizer away by force, and without it nobody would undo what
+/// follows; or it is CAPM3's, whose controller goes no further without: it would set its own taint on the node, in a cluster where
+/// nobody can refuse that. By now the record on the host says that CAPM3 had begun.
+pub(super) fn after_the_key(case: &Case<'_>) -> Option<Decision> {
+    let entry = case.entry()?;
+    let is_new = case.step().is_none() && entry.released.is_none();
+    let lacks_ours = !case.request.finalizer || case.request.theirs;
+    if !lacks_ours && !is_new {
+        return None;
+    }
+    let finalizer = lacks_ours.then_some(Act::AddFinalizer);
+    let mut decision = Decision::rest(Reason::PowerOff).also(finalizer);
+    if is_new {
+        decision = begun(case, decision.act(Act::Say(asked(case, entry.asked))));
     }
     Some(decision.again(Duration::ZERO))
-}
-
-/// A clock that was ahead noted times which are still to come, and no deadline passes before them. They count as now.
-pub(super) fn correct_clock(case: &Case<'_>) -> Option<Decision> {
-    let (now, uid, standing) = (case.now, &case.request.uid, case.standing);
-    let is_ahead = |all: &[Option<Timestamp>]| all.iter().flatten().any(|it| *it > now);
-    let by_now = |it: Option<Timestamp>| it.map(|it| it.min(now));
-    let mut decision = Decision::rest(Reason::PowerOff);
-    if let Some(host) = case.own_host()
-        && let Some(entry) = host.history.open(uid)
-        && is_ahead(&[Some(entry.asked), entry.off, entry.released, entry.resumed])
-    {
-        let history = host.history.changed(uid, |it| {
-            it.asked = it.asked.min(now);
-            (it.off, it.released) = (by_now(it.off), by_now(it.released));
-            it.resumed = by_now(it.resumed);
-        });
-        decision = decision.record(history);
-    }
-    if is_ahead(&[standing.last, standing.since]) {
-        let (last, since) = (by_now(standing.last), by_now(standing.since));
-        decision = decision.act(Act::Say(Standing { last, since, ..standing.clone() }));
-    }
-    (!decision.acts.is_empty()).then(|| decision.again(Duration::ZERO))
 }
 
 /// A pause ended in the middle of a try. That is remembered beside the times that begin anew then, or the next process would
@@ -123,7 +107,7 @@ fn poll(case: &Case<'_>, since: Timestamp) -> Duration {
 
 /// Whether people were told that nobody can look at the node.
 fn is_unseen(case: &Case<'_>) -> bool {
-    case.standing.said.as_ref().is_some_and(|it| it.reason == Reason::NodeUnseen)
+    case.said() == Some(Reason::NodeUnseen)
 }
 
 /// Nobody can look at the node, which may have been back for long: silence is no verdict. A machine that is well would be cut
@@ -244,28 +228,6 @@ fn hold(case: &Case<'_>, host: &Host, number: u32, older: Reason) -> HostWrite {
     HostWrite { key: Some(true), history, ..HostWrite::default() }
 }
 
-/// CAPM3 had the host off, and has let it go or was about to: it is gone on with from there. The machine may be back already,
-/// and is not taken away once more.
-pub(super) fn take_over_from_capm3(case: &Case<'_>) -> Option<Decision> {
-    let host = case.own_host()?;
-    if !case.request.is_left_waiting() || case.entry().is_some() {
-        return None;
-    }
-    let begun = case.standing.last.unwrap_or(case.now);
-    let mut entry = record(case, host, case.standing.retries, begun);
-    // Of a host that is on nobody knows since when. That its time begins anew, and a word of its node from since the try began
-    // counts, is better than another power cycle.
-    let is_on = host.powered_on && !host.held;
-    entry.released = Some(if is_on { begun } else { case.now });
-    let history = Some(case.ended(host, Reason::NotRecovered).with(entry));
-    let text = text::of_try(&case.which(), text::LEFT_WAITING);
-    let decision = Decision::rest(Reason::PowerOn)
-        .also(case.finalizer())
-        .host(HostWrite { history, ..HostWrite::letting_go(host) })
-        .note(false, Reason::PowerOn, text);
-    Some(decision.again(Duration::ZERO))
-}
-
 /// No try is under way: one begins. The finalizer comes first, so that what follows is undone whatever happens.
 pub(super) fn ask(case: &Case<'_>) -> Option<Decision> {
     let host = case.own_host()?;
@@ -288,14 +250,22 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Decision> {
     let failed = older.map_or(Reason::NotRecovered, |it| how_it_failed(host, it));
     let mut decision = Decision::rest(Reason::PowerOff)
         .also(case.finalizer())
-        .host(hold(case, host, number, failed))
-        .also(case.say(Standing { retries: number, ..asked(case, case.now) }));
+        .host(hold(case, host, number, failed));
+    if older.is_none() && number == count && case.step().is_none() {
+        // The keys of others come before what people read of this one.
+        return Some(decision.again(SOON));
+    }
+    decision = decision.also(case.say(Standing { retries: number, ..asked(case, case.now) }));
     if let Some(older) = older {
         let text = text::of_try(&text::nth(older.number, limit), &failure(case, failed));
         decision = decision.note(true, failed, text);
     }
-    let text = text::of_try(&case.which(), awaited(case));
-    Some(decision.note(false, Reason::PowerOff, text).again(case.policy.power_off))
+    Some(begun(case, decision).again(case.policy.power_off))
+}
+
+/// It is told that a try has begun.
+fn begun(case: &Case<'_>, decision: Decision) -> Decision {
+    decision.note(false, Reason::PowerOff, text::of_try(&case.which(), awaited(case)))
 }
 
 /// How a try failed that is not said of it: by how far it came, as the host knows.
@@ -431,15 +401,14 @@ pub(super) fn fence(case: &Case<'_>) -> Option<Decision> {
         None | Some(Act::DeleteNode) => left.min(POLL.0),
         Some(_) => Duration::ZERO,
     };
-    let step =
-        |text: &str| case.at_step(Step::Fence, since.unwrap_or(case.now), Reason::Fencing, text);
-    let usual = step(text::FENCING);
-    let said = match node::trouble(case) {
-        None => case.say(usual),
-        // It is told that there is one, and not each of its words.
-        Some(_) if since.is_some() && *case.standing != usual => None,
-        Some(trouble) => Some(Act::Say(step(&text::off_but(&trouble)))),
+    let (reason, text) = match node::trouble(case) {
+        None => (Reason::Fencing, text::FENCING.to_owned()),
+        Some(trouble) => (Reason::NodeUnseen, text::off_but(&trouble)),
     };
+    // It is told that the node cannot be seen, and not each word of why.
+    let is_said = since.is_some() && case.said() == Some(reason);
+    let said = (!is_said)
+        .then(|| Act::Say(case.at_step(Step::Fence, since.unwrap_or(case.now), reason, &text)));
     Some(rest.again(wait).also(said).also(act))
 }
 

@@ -221,18 +221,53 @@ fn writes(decision: &Decision) -> Vec<&HostWrite> {
     all.filter_map(|act| if let Act::Host(write) = act { Some(write) } else { None }).collect()
 }
 
-#[test]
-fn a_new_request_gets_its_finalizer_then_key_and_record_in_one_write_then_the_phase() {
-    let decision = now(&fresh(), 0);
-    let [Act::AddFinalizer, Act::Host(write), Act::Say(standing)] = decision.acts.as_slice() else {
+/// The same after a pass that asked its host to be switched off.
+fn begun(seen: Observed, decision: &Decision) -> Observed {
+    let [Act::AddFinalizer, Act::Host(write)] = decision.acts.as_slice() else {
         panic!("{decision:?}")
     };
     assert_eq!(write.key, Some(true));
-    let entry = write.history.as_ref().unwrap().open("uid").unwrap();
+    edit(seen, |seen| {
+        seen.request.finalizer = true;
+        let host = seen.host.as_mut().unwrap();
+        (host.held, host.history) = (true, write.history.clone().unwrap());
+    })
+}
+
+#[test]
+fn a_new_request_gets_its_finalizer_then_key_and_record_in_one_write_then_the_phase() {
+    let decision = now(&fresh(), 0);
+    assert!(decision.proves_request_and_host() && decision.again.is_some(), "{decision:?}");
+    let begun = begun(fresh(), &decision);
+    let entry = begun.host.as_ref().unwrap().history.open("uid").unwrap();
     assert!(entry.was_on && entry.number == 0);
-    assert_eq!(standing.phase, Some(Phase::Running));
-    assert_eq!(standing.last, Some(at(0)));
-    assert_eq!(standing.retries, 0);
+    let off = edit(begun.clone(), |seen| seen.host.as_mut().unwrap().powered_on = false);
+    for seen in [begun, off] {
+        let next = now(&seen, 1);
+        assert_eq!((next.acts.len(), next.notes.len()), (1, 1), "before anything else: {next:?}");
+        let standing = said(&next);
+        assert_eq!(standing.phase, Some(Phase::Running));
+        assert_eq!(standing.last, Some(at(0)));
+        assert_eq!(standing.retries, 0);
+        let told = edit(seen, |seen| seen.request.standing = standing);
+        assert!(now(&told, 1).notes.is_empty(), "once");
+    }
+}
+
+#[test]
+fn a_request_is_urgent_until_its_host_is_asked() {
+    let is_urgent = |seen: &Observed| super::is_to_be_begun(&seen.request);
+    assert!(is_urgent(&fresh()));
+    assert!(!is_urgent(&begun(fresh(), &now(&fresh(), 0))) && !is_urgent(&asked()));
+}
+
+#[test]
+fn only_a_first_try_proves_by_its_writes_what_it_rests_on() {
+    let next = now(&recovering(), 320);
+    assert!(writes(&next)[0].key == Some(true) && !next.proves_request_and_host(), "{next:?}");
+    let cut_off = edit(fresh(), |seen| seen.request.finalizer = true);
+    let again = now(&cut_off, 1);
+    assert!(writes(&again)[0].key == Some(true) && !again.proves_request_and_host(), "{again:?}");
 }
 
 #[test]

@@ -20,7 +20,9 @@ fn order(decision: &Decision) -> Vec<&'static str> {
 
 #[test]
 fn the_finalizer_comes_before_the_key_and_what_people_read_after_it() {
-    assert_eq!(order(&now(&fresh(), 0)), ["finalizer", "key", "status"]);
+    let first = now(&fresh(), 0);
+    assert_eq!(order(&first), ["finalizer", "key"]);
+    assert_eq!(order(&now(&begun(fresh(), &first), 1)), ["status"]);
 }
 
 #[test]

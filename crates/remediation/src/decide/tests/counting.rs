@@ -98,6 +98,6 @@ fn what_is_told_of_a_try_belongs_to_it_and_to_no_other() {
     let [over, begins] = decision.notes.as_slice() else { panic!("{decision:?}") };
     let numbers = [over, begins].map(|it| decision.number(it, 0));
     assert_eq!((numbers, begins.reason), ([0, 1], Reason::PowerOff));
-    let first = now(&fresh(), 0);
+    let first = now(&begun(fresh(), &now(&fresh(), 0)), 1);
     assert_eq!(first.number(&first.notes[0], 0), 0);
 }

@@ -281,13 +281,13 @@ fn what_capm3_began_is_known_until_its_try_has_ended() {
         seen.request.group = upstream;
         (seen.request.finalizer, seen.request.theirs) = (true, true);
         seen.request.standing.phase = Some(Phase::Running);
+        seen.node = NodeSeen::Here(node());
     });
     assert!(taken_over.is_adopted());
     let decision = now(&taken_over, 0);
     let history = writes(&decision)[0].history.clone().unwrap();
     let under_way = edit(taken_over, |seen| {
         seen.host.as_mut().unwrap().history = history;
-        seen.request.standing = said(&decision);
     });
     assert!(under_way.is_adopted());
     // Only now is its finalizer no mark any more that something is to be known by.
@@ -315,28 +315,25 @@ fn left_by_capm3(held: bool, powered_on: bool) -> Observed {
     })
 }
 
+/// What CAPM3 left is recognised: its key by its name, which is ours, and its taint by the record.
 #[test]
-fn a_host_that_capm3_had_off_is_awaited_and_not_taken_away_once_more() {
+fn what_capm3_had_begun_is_begun_afresh_unless_its_node_is_ready_by_then() {
     for (held, powered_on) in [(true, false), (true, true), (false, false), (false, true)] {
         let left = left_by_capm3(held, powered_on);
-        let decision = now(&left, 1000);
-        let [Act::Host(write)] = decision.acts.as_slice() else { panic!("{decision:?}") };
-        assert_eq!(write.key, held.then_some(false));
+        assert!(now(&left, 1000).needs_node, "it may be back");
+        let seeing = |node: Node| edit(left.clone(), |seen| seen.node = NodeSeen::Here(node));
+        let back = now(&seeing(Node { ready: true, ..tainted() }), 1000);
+        assert_eq!((back.reason, writes(&back).len()), (Reason::NodeReady, 0), "{back:?}");
+        let silent = now(&seeing(Node { ready: false, ..tainted() }), 1000);
+        let [Act::Host(write)] = silent.acts.as_slice() else { panic!("{silent:?}") };
+        assert_eq!(write.key, Some(true));
         let history = write.history.clone().unwrap();
-        let entry = history.open("uid").unwrap();
-        assert!(entry.adopted && entry.released.is_some(), "{entry:?}");
-        let on = edit(left, |seen| {
+        assert!(history.open("uid").unwrap().adopted);
+        let begun = edit(left, |seen| {
             let host = seen.host.as_mut().unwrap();
-            (host.held, host.powered_on, host.history) = (false, true, history);
+            (host.held, host.history) = (true, history);
         });
-        let standing = said(&now(&on, 1001));
-        assert_eq!((standing.step.clone(), standing.since), (Some(Step::Recover), Some(at(1001))));
-        let back = edit(on, |seen| {
-            seen.request.standing = standing;
-            seen.node = NodeSeen::Here(Node { heard: Some(at(1002)), ..tainted() });
-        });
-        let acts = now(&back, 1003).acts;
-        assert!(acts.contains(&Act::Untaint) && acts.contains(&Act::RemoveFinalizer), "{acts:?}");
+        assert_eq!(said(&now(&begun, 1001)).phase, Some(Phase::Running));
     }
 }
 
@@ -360,9 +357,14 @@ fn a_request_that_capm3_left_at_failed_is_carried_out_once_its_host_is_to_be_on(
         // Before a request that waited is begun, its node is looked at.
         let seen_down = edit(on(told), |seen| seen.node = NodeSeen::Here(node()));
         for seen in [on(failed), seen_down] {
+            let seen = edit(seen, |seen| seen.node = NodeSeen::Here(node()));
             let decision = now(&seen, 5);
             assert_eq!(writes(&decision)[0].key, Some(true), "{decision:?}");
-            assert_eq!(said(&decision).phase, Some(Phase::Running));
+            let begun = edit(seen, |seen| {
+                let host = seen.host.as_mut().unwrap();
+                (host.held, host.history) = (true, writes(&decision)[0].history.clone().unwrap());
+            });
+            assert_eq!(said(&now(&begun, 6)).phase, Some(Phase::Running));
         }
     }
     let waits = edit(away(fresh()), |seen| {
@@ -388,30 +390,6 @@ fn a_request_that_capm3_left_at_failed_is_carried_out_once_its_host_is_to_be_on(
         seen.request.standing = said(&decide(seen, &policy, at(320)));
     });
     assert!(ours.request.standing.is_over());
-}
-
-#[test]
-fn a_node_that_is_back_when_capm3s_try_is_taken_over_need_not_say_so_again() {
-    let left = edit(left_by_capm3(false, true), |seen| {
-        (seen.request.finalizer, seen.request.theirs) = (false, false);
-    });
-    let decision = now(&left, 1000);
-    assert_eq!(decision.acts[0], Act::AddFinalizer, "CAPM3's goes when it has seen the node");
-    let history = writes(&decision)[0].history.clone().unwrap();
-    let on = edit(left, |seen| {
-        seen.request.finalizer = true;
-        seen.host.as_mut().unwrap().history = history;
-    });
-    let standing = said(&now(&on, 1001));
-    let heard = |second| {
-        edit(on.clone(), |seen| {
-            seen.request.standing = standing.clone();
-            let ready = Node { ready: true, heard: Some(at(second)), ..node() };
-            seen.node = NodeSeen::Here(ready);
-        })
-    };
-    assert_eq!(now(&heard(400), 1002).reason, Reason::Recovered);
-    assert_eq!(now(&heard(-1), 1002).reason, Reason::Recovering, "from before that try");
 }
 
 #[test]

@@ -169,6 +169,7 @@ fn a_request_whose_first_write_is_refused_says_so_once() {
     let refused = edit(fresh(), |seen| seen.request.standing = standing);
     assert_eq!(told(&refused.request), None, "once");
     let next = now(&refused, 5);
+    let next = now(&begun(refused, &next), 6);
     assert_eq!(super::said(&next).said.unwrap().reason, Reason::PowerOff, "{next:?}");
     assert_eq!(told(&asked().request), None, "it has a deadline, and says how far it is");
     let upstream = edit(fresh(), |seen| {

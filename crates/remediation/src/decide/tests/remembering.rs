@@ -68,48 +68,33 @@ fn a_try_remembers_which_machine_it_was_for() {
     assert!(message.contains("correct the request's name"), "{message}");
 }
 
+/// A clock that was ahead noted it. That is waited for, and keeps nothing from going on that has happened.
 #[test]
-fn a_time_that_is_still_to_come_is_set_right_and_every_deadline_passes() {
+fn a_time_that_is_still_to_come_keeps_no_try_from_going_on() {
     let tomorrow = at(86_400);
-    let begun: [fn(&mut Observed); 4] = [
-        |seen| seen.request.standing.since = Some(at(86_400)),
-        |seen| noted(seen, |it| it.resumed = Some(at(86_400))),
-        |seen| noted(seen, |it| it.asked = at(86_400)),
-        |seen| noted(seen, |it| it.released = it.released.map(|_| at(86_400))),
-    ];
-    let bases = [
-        (asked(), Reason::PowerOffTimedOut),
-        (recovering(), Reason::NotRecovered),
-        (released(), Reason::PowerOnTimedOut),
-    ];
-    for (base, failed) in bases {
-        for spoil in begun {
-            let mut seen = edit(base.clone(), spoil);
-            let first = now(&seen, 100);
-            for act in first.acts {
-                match act {
-                    Act::Say(standing) => seen.request.standing = standing,
-                    Act::Host(HostWrite { history: Some(history), key: None, .. }) => {
-                        seen.host.as_mut().unwrap().history = history;
-                    }
-                    other => panic!("{other:?}"),
-                }
-            }
-            let entry = seen.host.as_ref().unwrap().history.open("uid").unwrap();
-            assert!(Some(tomorrow) > entry.resumed && tomorrow > entry.asked, "{entry:?}");
-            assert!(now(&seen, 101).acts.is_empty(), "once");
-            assert_eq!(now(&seen, 720).reason, failed);
-        }
-    }
+    let noted = |seen: Observed, change: fn(&mut Entry)| {
+        edit(seen, |seen| {
+            let host = seen.host.as_mut().unwrap();
+            host.history = host.history.changed("uid", change);
+        })
+    };
+    let late = noted(asked(), |it| it.asked = at(86_400));
+    assert!(now(&late, 5).acts.is_empty() && now(&late, 5).again.is_some());
+    assert_eq!(now(&late, 87_000).reason, Reason::PowerOffTimedOut);
+    let off = edit(late, |seen| seen.host.as_mut().unwrap().powered_on = false);
+    assert_eq!(now(&off, 5).reason, Reason::Fencing);
+    let on = edit(released(), |seen| seen.host.as_mut().unwrap().powered_on = true);
+    let on = noted(on, |it| it.released = Some(at(86_400)));
+    assert_eq!(said(&now(&on, 5)).step, Some(Step::Recover));
+    let back = edit(recovering(), |seen| {
+        seen.request.standing.since = Some(tomorrow);
+        seen.node = NodeSeen::Here(Node { ready: true, kubelet: "after".to_owned(), ..node() });
+    });
+    assert_eq!(now(&back, 30).reason, Reason::Recovered);
     // What a process remembers of its own clock is nothing to wait for.
     let seen = edit(asked(), |seen| seen.resumed = Some(tomorrow));
     assert!(now(&seen, 5).acts.is_empty());
     assert_eq!(now(&seen, 600).reason, Reason::PowerOffTimedOut);
-}
-
-fn noted(seen: &mut Observed, change: impl FnOnce(&mut Entry)) {
-    let host = seen.host.as_mut().unwrap();
-    host.history = host.history.changed("uid", change);
 }
 
 #[test]
@@ -156,15 +141,13 @@ fn why_a_machine_was_given_up_outlives_the_pass_that_was_cut_off() {
 
 #[test]
 fn a_host_that_was_off_already_is_not_said_to_have_stayed_on() {
-    let begun = edit(fresh(), |seen| seen.host.as_mut().unwrap().powered_on = false);
-    let first = now(&begun, 0);
-    let message = said(&first).said.unwrap().message;
+    let off = edit(fresh(), |seen| seen.host.as_mut().unwrap().powered_on = false);
+    let begun = begun(off.clone(), &now(&off, 0));
+    let first = said(&now(&begun, 0));
+    let message = first.said.clone().unwrap().message;
     assert!(message.contains("already shows off") && message.contains("lastUpdated"), "{message}");
     let waiting = edit(begun, |seen| {
-        let host = seen.host.as_mut().unwrap();
-        (host.held, host.history) = (true, writes(&first)[0].history.clone().unwrap());
-        seen.request.finalizer = true;
-        seen.request.standing = said(&first);
+        seen.request.standing = first;
         seen.node = NodeSeen::Here(node());
     });
     let late = now(&waiting, 600);
