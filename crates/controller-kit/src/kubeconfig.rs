@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, ResourceExt as _};
 
+use crate::api_error::chain;
 use crate::bounded::{Bounds, OF_A_STRANGER};
 use crate::connection;
 
@@ -28,9 +29,42 @@ pub fn check(config: &kube::Config) -> Result<(), &'static str> {
     Ok(())
 }
 
+/// The configuration of whoever starts a program: that of the kubeconfigs at this path, else that of `KUBECONFIG` or the default
+/// file, else the pod's own account.
+///
+/// # Errors
+/// When there is none, or it cannot be used; the message says what to correct.
+pub async fn of_user(named: Option<&Path>, context: Option<&str>) -> Result<kube::Config, String> {
+    let file = match (named, context) {
+        (Some(path), _) => Some(read(path).map_err(|error| unusable(Some(path), &error))?),
+        (None, Some(_)) => Some(Kubeconfig::read().map_err(|error| unusable(None, &error))?),
+        (None, None) => None,
+    };
+    let (mut made, has_proxy) = if let Some(file) = file {
+        let has_proxy = names_a_proxy(&file);
+        let context = context.map(str::to_owned);
+        let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
+        let made = kube::Config::from_custom_kubeconfig(file, &options).await;
+        (made.map_err(|error| unusable(named, &error))?, has_proxy)
+    } else {
+        let made = kube::Config::infer().await.map_err(|error| {
+            format!("No way to reach an API server: {}; give --kubeconfig (KUBECONFIG) or run in a pod with an account", chain(&error))
+        })?;
+        (made, Kubeconfig::read().is_ok_and(|file| names_a_proxy(&file)))
+    };
+    made.proxy_url = made.proxy_url.filter(|_| has_proxy);
+    check(&made).map_err(|why| format!("The kubeconfig (--kubeconfig, KUBECONFIG) {why}"))?;
+    Ok(made)
+}
+
+fn unusable(named: Option<&Path>, error: &KubeconfigError) -> String {
+    let path = named.map(|it| format!(" {}", it.display())).unwrap_or_default();
+    format!("--kubeconfig (KUBECONFIG){path}: {}", chain(error))
+}
+
 /// Reads a kubeconfig, or several as kubectl does: separated as in `PATH`, the first word about a thing counts, and what is
 /// not there is left out while another is.
-pub(crate) fn read(named: &Path) -> Result<Kubeconfig, KubeconfigError> {
+fn read(named: &Path) -> Result<Kubeconfig, KubeconfigError> {
     let several: Vec<PathBuf> = std::env::split_paths(named).filter(|it| it.is_file()).collect();
     let Some((first, more)) = several.split_first().filter(|_| !named.exists()) else {
         return Kubeconfig::read_from(named);
@@ -41,7 +75,7 @@ pub(crate) fn read(named: &Path) -> Result<Kubeconfig, KubeconfigError> {
 
 /// Whether a kubeconfig names a proxy itself. One that only the environment names is meant for what is outside, and the library
 /// does not ask which addresses it is not for: it would refuse every cluster.
-pub(crate) fn names_a_proxy(kubeconfig: &Kubeconfig) -> bool {
+fn names_a_proxy(kubeconfig: &Kubeconfig) -> bool {
     let mut clusters = kubeconfig.clusters.iter().filter_map(|it| it.cluster.as_ref());
     clusters.any(|it| it.proxy_url.as_ref().is_some_and(|it| !it.is_empty()))
 }

@@ -5,7 +5,6 @@ use std::task::Poll;
 use std::time::Duration;
 
 use kube::Client;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::net::TcpListener;
 
 use crate::api_error;
@@ -223,30 +222,7 @@ async fn plain_client(config: &Config) -> Result<Client, String> {
 /// The client of a controller: counted, with a short way to say that a server is not there, and
 /// without the library's retries, which are silent and go on for minutes.
 pub async fn client(config: &Config, metrics: &Metrics) -> Result<Client, String> {
-    let (mut connection, has_proxy) = match &config.kubeconfig {
-        None => {
-            let inferred = kube::Config::infer().await.map_err(|error| {
-                format!("No way to reach an API server: {}; give --kubeconfig (KUBECONFIG) or run in a pod with an account", api_error::chain(&error))
-            })?;
-            (inferred, Kubeconfig::read().is_ok_and(|file| kubeconfig::names_a_proxy(&file)))
-        }
-        Some(path) => {
-            let wrong = |error| {
-                format!(
-                    "--kubeconfig (KUBECONFIG) {}: {}",
-                    path.display(),
-                    api_error::chain(&error)
-                )
-            };
-            let file = kubeconfig::read(path).map_err(wrong)?;
-            let has_proxy = kubeconfig::names_a_proxy(&file);
-            let options = KubeConfigOptions::default();
-            (kube::Config::from_custom_kubeconfig(file, &options).await.map_err(wrong)?, has_proxy)
-        }
-    };
-    connection.proxy_url = connection.proxy_url.filter(|_| has_proxy);
-    kubeconfig::check(&connection)
-        .map_err(|why| format!("The kubeconfig (--kubeconfig, KUBECONFIG) {why}"))?;
+    let mut connection = kubeconfig::of_user(config.kubeconfig.as_deref(), None).await?;
     tracing::info!(address = %connection.cluster_url, "The API server");
     connection.connect_timeout = Some(Duration::from_secs(5));
     let builder = connection::builder(connection, config.controller).map_err(|error| {
