@@ -23,7 +23,12 @@ const CONTROLLER_FILES: &[&str] = &[
 ];
 
 /// The crates that are no controllers.
-const NOT_CONTROLLERS: &[&str] = &["api-types", "controller-kit", "ironic", "xtask"];
+const NOT_CONTROLLERS: &[&str] =
+    &["api-types", "controller-kit", "ironic", "kubectl-ferrite", "xtask"];
+
+/// The kubectl plugin, and its modules that are as pure as a decide: no answer depends on more than what was read.
+const PLUGIN: &str = "crates/kubectl-ferrite/src/";
+const PURE_IN_PLUGIN: &[&str] = &["/explain.rs", "/links.rs", "/report.rs"];
 
 /// Words of the domain, which the kit must not know.
 const DOMAIN_WORDS: &[&str] =
@@ -101,17 +106,20 @@ fn check(path: &str, text: &str, broken: &mut Vec<String>) {
     let is_writer = path.ends_with("/write.rs") || path.contains("/src/write/");
     let in_crate = path.starts_with("crates/") && path.contains("/src/");
     let in_kit = path.starts_with("crates/controller-kit/src/");
+    let in_plugin = path.starts_with(PLUGIN) && !path.ends_with("/tests.rs");
+    let explains = in_plugin && PURE_IN_PLUGIN.iter().any(|it| path.ends_with(it));
     // The sample's names are nobody's API and stand in its lib.rs. The lease is the kit's own object.
-    let has_no_names =
-        path.starts_with("crates/") && in_controller || in_kit && !path.ends_with("/src/lease.rs");
+    let has_no_names = path.starts_with("crates/") && in_controller
+        || in_plugin
+        || in_kit && !path.ends_with("/src/lease.rs");
     let bans: [Ban; 5] = [
         (
-            in_controller && decides,
+            in_controller && decides || explains,
             |line| word_of(IMPURE, line),
             "decide is pure and total: no client, no clock, no log, no waiting, no Result",
         ),
         (
-            in_controller && !is_writer && names(code, ".await"),
+            (in_controller || in_plugin) && !is_writer && names(code, ".await"),
             |line| word_of(WRITES, line),
             "write.rs and its parts are the only writers",
         ),
@@ -342,6 +350,19 @@ mod tests {
         assert_eq!(broken("crates/remediation/src/settings.rs", &text("deploy")).len(), 1);
         assert!(broken("crates/remediation/src/settings.rs", &text("charts")).is_empty());
         assert!(broken("crates/xtask/src/generate.rs", &text("deploy")).is_empty());
+    }
+
+    #[test]
+    fn the_plugin_is_held_to_purity_names_and_writers_and_is_no_controller() {
+        let path = |file| format!("crates/kubectl-ferrite/src/{file}");
+        let clock = "pub fn explain() { let now = Timestamp::now(); }";
+        assert_eq!(broken(&path("explain.rs"), clock).len(), 1);
+        assert!(broken(&path("main.rs"), clock).is_empty());
+        assert_eq!(broken(&path("observe.rs"), "api.patch(name, &params).await?;").len(), 1);
+        assert!(broken(&path("write.rs"), "api.patch(name, &params).await?;").is_empty());
+        assert_eq!(broken(&path("links.rs"), "\"reboot.metal3.io/key\"").len(), 1);
+        assert!(broken(&path("tests.rs"), "\"reboot.metal3.io/key\"").is_empty());
+        assert!(!controllers(root()).iter().any(|it| it.ends_with("kubectl-ferrite")));
     }
 
     #[test]

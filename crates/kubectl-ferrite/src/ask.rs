@@ -1,0 +1,296 @@
+//! Requests to the API server, and what an error means for the person who asked.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use controller_kit::api_error::{PATIENCE, explain, is_gone};
+use controller_kit::{connection, kubeconfig};
+use kube::api::{GetParams, ListParams};
+use kube::core::{ObjectList, PartialObjectMeta, Request};
+use kube::{Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+
+use crate::model::{Look, Object, name_of};
+use crate::text;
+
+/// How long a connection may take; an answer may take longer.
+const CONNECTING: Duration = Duration::from_secs(5);
+/// Objects of a kind among which the nearest names are looked for.
+const NAMES: u32 = 500;
+
+type Names = ObjectList<PartialObjectMeta>;
+
+/// Why there is no answer, in one sentence.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The command line is wrong.
+    Usage(String),
+    /// The object, or its kind, does not exist.
+    NotFound(String),
+    /// A right is missing, or the API server does not answer.
+    Unanswered(String),
+}
+
+impl Failure {
+    pub(crate) fn message(&self) -> &str {
+        let (Self::Usage(why) | Self::NotFound(why) | Self::Unanswered(why)) = self;
+        why
+    }
+
+    pub(crate) fn code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Usage(_) => 2,
+            Self::NotFound(_) => 3,
+            Self::Unanswered(_) => 4,
+        })
+    }
+}
+
+/// What the API server says to one request.
+#[derive(Debug)]
+pub(crate) enum Answer<T> {
+    Here(T),
+    Gone,
+    Unserved,
+    Forbidden,
+    Unreadable(String),
+}
+
+/// Who asks, with the rights of the user.
+#[derive(Clone)]
+pub(crate) struct Asking {
+    client: Client,
+    /// The namespace that is meant where none is named.
+    pub(crate) namespace: String,
+}
+
+impl Asking {
+    /// # Errors
+    /// When the kubeconfig makes no client.
+    pub(crate) async fn new(
+        path: Option<&Path>,
+        context: Option<&str>,
+        namespace: Option<&str>,
+    ) -> Result<Self, Failure> {
+        let mut config = kubeconfig::of_user(path, context).await.map_err(Failure::Usage)?;
+        config.connect_timeout = Some(CONNECTING);
+        let builder = connection::builder(config, "kubectl")
+            .map_err(|error| Failure::Usage(explain(&error)))?;
+        let client = builder.build();
+        let namespace = namespace.unwrap_or(client.default_namespace()).to_owned();
+        Ok(Self { client, namespace })
+    }
+
+    /// Reads one object, in the first of these versions that the API server has.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub(crate) async fn get<K>(
+        &self,
+        versions: &[K::DynamicType],
+        namespace: &str,
+        name: &str,
+    ) -> Result<Look<K>, Failure>
+    where
+        K: Resource + DeserializeOwned,
+    {
+        let mut found = Look::Unasked;
+        for version in versions {
+            let object = Object::new(&name_of::<K>(version), namespace, name);
+            let request = Request::new(K::url_path(version, Some(namespace)));
+            let request = request
+                .get(name, &GetParams::default())
+                .map_err(|_| Failure::Usage(text::no_name(name)))?;
+            found = match within(self.client.request::<K>(request)).await? {
+                Answer::Here(found) => Look::Here(found),
+                Answer::Gone => Look::Gone(object),
+                Answer::Unserved => Look::Unserved(object),
+                Answer::Forbidden => {
+                    let right = right::<K>("get", version, Some(namespace));
+                    Look::Forbidden(object, right)
+                }
+                Answer::Unreadable(why) => Look::Unreadable(object, why),
+            };
+            if !matches!(found, Look::Unserved(_)) {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Reads a page of objects as any type.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub(crate) async fn page<K: Resource, T: DeserializeOwned>(
+        &self,
+        version: &K::DynamicType,
+        namespace: Option<&str>,
+        params: &ListParams,
+    ) -> Result<Answer<T>, Failure> {
+        let request = Request::new(K::url_path(version, namespace));
+        let request = request.list(params).map_err(|error| Failure::Usage(error.to_string()))?;
+        within(self.client.request::<T>(request)).await
+    }
+
+    /// Reads the first objects of a namespace.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub(crate) async fn list<K>(
+        &self,
+        version: &K::DynamicType,
+        namespace: &str,
+        params: &ListParams,
+    ) -> Result<Look<Vec<K>>, Failure>
+    where
+        K: Resource + DeserializeOwned + Clone,
+    {
+        let object = Object::new(&name_of::<K>(version), namespace, "");
+        let page = self.page::<K, ObjectList<K>>(version, Some(namespace), params);
+        Ok(match page.await? {
+            Answer::Here(list) => Look::Here(list.items),
+            Answer::Gone | Answer::Unserved => Look::Unserved(object),
+            Answer::Forbidden => {
+                Look::Forbidden(object, right::<K>("list", version, Some(namespace)))
+            }
+            Answer::Unreadable(why) => Look::Unreadable(object, why),
+        })
+    }
+
+    /// What was asked about, or a sentence that ends the program.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub(crate) async fn must_be_here<K: Resource, T>(
+        &self,
+        versions: &[K::DynamicType],
+        look: Look<T>,
+    ) -> Result<Look<T>, Failure> {
+        match look {
+            Look::Gone(object) => {
+                let near = self.near::<K>(versions, &object).await?;
+                Err(Failure::NotFound(text::missing(&object, &near)))
+            }
+            Look::Unserved(object) => Err(Failure::NotFound(text::unserved(&object.kind))),
+            Look::Forbidden(object, right) => {
+                Err(Failure::Unanswered(text::forbidden(&object, &right)))
+            }
+            Look::Unreadable(object, why) => {
+                Err(Failure::Unanswered(text::unreadable(&object, &why)))
+            }
+            here => Ok(here),
+        }
+    }
+
+    /// The names of the namespace that are nearest to one that does not exist.
+    async fn near<K: Resource>(
+        &self,
+        versions: &[K::DynamicType],
+        missing: &Object,
+    ) -> Result<Vec<String>, Failure> {
+        let params = ListParams::default().limit(NAMES);
+        for version in versions {
+            let namespace = Some(missing.namespace.as_str());
+            let request = Request::new(K::url_path(version, namespace));
+            let Ok(request) = request.list_metadata(&params) else { break };
+            if let Answer::Here(list) = within(self.client.request::<Names>(request)).await? {
+                let names = list.items.iter().map(ResourceExt::name_any);
+                return Ok(nearest(&missing.name, names));
+            }
+        }
+        Ok(Vec::new())
+    }
+}
+
+/// The right that a request needs.
+pub(crate) fn right<K: Resource>(
+    verb: &str,
+    version: &K::DynamicType,
+    namespace: Option<&str>,
+) -> String {
+    text::right(verb, &K::plural(version), &K::group(version), namespace)
+}
+
+async fn within<T>(request: impl Future<Output = kube::Result<T>>) -> Result<Answer<T>, Failure> {
+    answered(tokio::time::timeout(PATIENCE, request).await.ok())
+}
+
+fn answered<T>(answer: Option<kube::Result<T>>) -> Result<Answer<T>, Failure> {
+    let error = match answer {
+        None => return Err(Failure::Unanswered(text::unanswered(text::ANSWER))),
+        Some(Ok(found)) => return Ok(Answer::Here(found)),
+        Some(Err(error)) => error,
+    };
+    match &error {
+        kube::Error::Api(status) if is_gone(status) => Ok(Answer::Gone),
+        kube::Error::Api(status) if status.code == 404 => Ok(Answer::Unserved),
+        kube::Error::Api(status) if status.code == 403 => Ok(Answer::Forbidden),
+        kube::Error::Api(status) if status.code == 401 => {
+            Err(Failure::Unanswered(text::no_credentials(&explain(&error))))
+        }
+        kube::Error::SerdeError(why) => Ok(Answer::Unreadable(why.to_string())),
+        error => Err(Failure::Unanswered(text::unanswered(&explain(error)))),
+    }
+}
+
+/// Up to three names that need the fewest changes, and not more than a third of their letters.
+fn nearest(wanted: &str, names: impl Iterator<Item = String>) -> Vec<String> {
+    let most = (wanted.len() / 3).max(2);
+    let is_part = |name: &str| name.contains(wanted) || wanted.contains(name);
+    let mut near: Vec<(usize, String)> = names
+        .map(|name| (changes(wanted, &name), name))
+        .filter(|(changes, name)| *changes <= most || is_part(name))
+        .collect();
+    near.sort();
+    near.into_iter().take(3).map(|(_, name)| name).collect()
+}
+
+/// How many letters have to be added, removed or replaced.
+fn changes(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (above, letter) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = above + 1;
+        for (column, other) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *other);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_names_need_few_changes() {
+        let names = ["rack1-7", "rack1-8", "rack11-7", "other", "rack1-70"];
+        let near = nearest("rack1-77", names.into_iter().map(str::to_owned));
+        assert_eq!(near, ["rack1-7", "rack1-70", "rack1-8"]);
+        assert!(nearest("zzzzzz", names.into_iter().map(str::to_owned)).is_empty());
+        assert_eq!(
+            (changes("", "abc"), changes("abc", "abc"), changes("kitten", "sitting")),
+            (3, 0, 3)
+        );
+    }
+
+    #[test]
+    fn each_answer_has_its_meaning() {
+        use kube::core::Status;
+        let api = |code, reason: &str| {
+            let status = Status::failure("why", reason).with_code(code);
+            answered::<()>(Some(Err(kube::Error::Api(Box::new(status)))))
+        };
+        assert!(matches!(api(404, "NotFound"), Ok(Answer::Gone)));
+        assert!(matches!(api(404, ""), Ok(Answer::Unserved)), "a kind that is not installed");
+        assert!(matches!(api(403, "Forbidden"), Ok(Answer::Forbidden)));
+        for silent in [api(401, "Unauthorized"), api(503, ""), answered::<()>(None)] {
+            assert!(matches!(silent, Err(Failure::Unanswered(_))), "{silent:?}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use controller_kit::config::duration;
+
+/// Say why something waits, and what to do
+#[derive(Debug, Parser)]
+#[command(name = "kubectl-ferrite", bin_name = "kubectl ferrite", version)]
+pub(crate) struct Cli {
+    /// Namespace (default: that of the context)
+    #[arg(long, short, global = true)]
+    pub(crate) namespace: Option<String>,
+    /// Context of the kubeconfig (default: the current one)
+    #[arg(long, global = true)]
+    pub(crate) context: Option<String>,
+    /// Kubeconfig, or several as for kubectl
+    #[arg(long, env = "KUBECONFIG", global = true)]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Output format
+    #[arg(long, short, global = true, default_value = "text")]
+    pub(crate) output: Output,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// Aligned text, with colours on a terminal
+    Text,
+    /// One JSON document
+    Json,
+    /// One YAML document
+    Yaml,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show what an object waits for, down to the cause
+    Why {
+        /// Kind and name, such as machine/worker-1
+        #[arg(value_name = "KIND/NAME")]
+        object: String,
+    },
+    /// List everything that waits, oldest first
+    Waiting {
+        /// Look in all namespaces
+        #[arg(long, short = 'A')]
+        all_namespaces: bool,
+        /// List only what waits longer, such as 30m, and exit with 1 if there is any
+        #[arg(long, value_name = "TIME", value_parser = time)]
+        older_than: Option<Duration>,
+    },
+    /// Show who has a host, who holds its power, and its remediation attempts
+    Host {
+        /// Name of the BareMetalHost
+        name: String,
+    },
+    /// Show the entries of a ClusterPool, and why it is short
+    Pool {
+        /// Name of the ClusterPool
+        name: String,
+    },
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    duration(text).ok_or_else(|| "expected a time such as 30m or 1h30m".to_owned())
+}

@@ -1,0 +1,242 @@
+//! Every sentence that a person reads, but for those of the controllers' reasons.
+
+use std::time::Duration;
+
+use api_types::hive::{ClusterDeploymentCustomization, EntryState};
+use api_types::metal3::ProvisioningState;
+
+use crate::model::Object;
+
+pub(crate) const WAIT: &str = "Wait.";
+pub(crate) const FREE: &str = "it is free";
+pub(crate) const UNSEEN: &str = "not looked at";
+pub(crate) const NO_CONDITION: &str = "No controller has written a condition yet.";
+pub(crate) const NOTHING_WAITS: &str = "Nothing waits.";
+pub(crate) const HOST_ERROR: &str =
+    "Correct what the message names. The bare metal operator then retries by itself.";
+pub(crate) const HOLD_ACTION: &str =
+    "Wait for these clients. If a client no longer exists, remove its annotation.";
+pub(crate) const SEE_FINALIZERS: &str =
+    "Wait for the controllers of these finalizers. If it lasts, read their logs.";
+pub(crate) const SKIPS_REMEDIATION: &str = "No remediation touches this Machine.";
+pub(crate) const ANSWER: &str = "the API server did not answer within 10 seconds";
+
+// Kinds, names, rights.
+
+pub(crate) fn no_kind(word: &str, kinds: &[&str]) -> String {
+    format!("{word:?} is no KIND/NAME that this program explains. Kinds: {}.", kinds.join(", "))
+}
+
+pub(crate) fn no_name(name: &str) -> String {
+    format!("{name:?} is no name that an object can have.")
+}
+
+pub(crate) fn named(object: &Object) -> String {
+    format!("{} {}", object.kind, object.name)
+}
+
+pub(crate) fn missing(object: &Object, near: &[String]) -> String {
+    let hint = if near.is_empty() {
+        String::new()
+    } else {
+        format!(" The nearest names: {}.", near.join(", "))
+    };
+    format!("{} does not exist in namespace {}.{hint}", named(object), object.namespace)
+}
+
+pub(crate) fn gone(object: &Object) -> String {
+    format!("{} does not exist.", named(object))
+}
+
+pub(crate) fn unserved(kind: &str) -> String {
+    format!("The kind {kind} is not installed.")
+}
+
+pub(crate) fn forbidden(object: &Object, right: &str) -> String {
+    format!("You may not read {}. The missing right: {right}.", named(object))
+}
+
+pub(crate) fn unreadable(object: &Object, why: &str) -> String {
+    format!("{} cannot be decoded: {why}.", named(object))
+}
+
+pub(crate) fn right(verb: &str, plural: &str, group: &str, namespace: Option<&str>) -> String {
+    let place = namespace
+        .map_or_else(|| " in all namespaces".to_owned(), |it| format!(" in namespace {it}"));
+    format!("{verb} {plural}.{group}{place}")
+}
+
+pub(crate) fn not_listed(right: &str) -> String {
+    format!("Not shown: you lack the right to {right}.")
+}
+
+pub(crate) fn unanswered(why: &str) -> String {
+    format!("No answer: {why}.")
+}
+
+pub(crate) fn no_credentials(why: &str) -> String {
+    format!("The API server does not accept the credentials: {why}.")
+}
+
+pub(crate) fn unwritable(why: &str) -> String {
+    format!("The answer cannot be written: {why}.")
+}
+
+// Facts of a link.
+
+pub(crate) fn annotation(name: &str) -> String {
+    format!("annotation {name}")
+}
+
+pub(crate) fn remove_annotation(name: &str) -> String {
+    format!("Remove the annotation {name} to continue.")
+}
+
+pub(crate) fn kept_by(finalizers: &[String]) -> String {
+    if finalizers.is_empty() {
+        return "No finalizer keeps it.".to_owned();
+    }
+    format!("Kept by {}.", finalizers.join(", "))
+}
+
+pub(crate) fn sentence(fact: &str) -> String {
+    let mut letters = fact.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(letters).chain(['.']).collect()
+}
+
+pub(crate) fn used_by(machine: &str) -> String {
+    format!("Metal3Machine {machine} has it")
+}
+
+pub(crate) fn used_by_other(kind: Option<&str>, name: Option<&str>) -> String {
+    format!("{} {} has it", kind.unwrap_or("an object"), name.unwrap_or("without a name"))
+}
+
+pub(crate) fn used_then_reserved(machine: &str, owner: &str) -> String {
+    format!("Metal3Machine {machine} gives it back, then it is reserved for {owner}")
+}
+
+pub(crate) fn reserved_for(owner: &str) -> String {
+    format!("it is reserved for {owner}")
+}
+
+pub(crate) fn by_label(label: &str) -> String {
+    format!("the owner of the label {label}")
+}
+
+pub(crate) fn asked_by(keys: &[&str]) -> String {
+    format!("The host should be off for {}.", keys.join(", "))
+}
+
+pub(crate) fn entry_of(pool: &str) -> String {
+    format!("status.inventory of {pool}")
+}
+
+pub(crate) fn entry(entry: &EntryState) -> String {
+    let mut facts = Vec::new();
+    if let Some(failure) = &entry.last_failure {
+        let said = [&failure.reason, &failure.message].into_iter().flatten();
+        let said: Vec<&str> = said.map(String::as_str).collect();
+        facts.push(format!("Last failure: {}.", said.join(": ").trim_end_matches('.')));
+    }
+    if let Some(attempts) = entry.attempts {
+        facts.push(format!("Attempts left: {attempts}."));
+    }
+    facts.join(" ")
+}
+
+pub(crate) fn lease(customization: &ClusterDeploymentCustomization) -> String {
+    let status = customization.status.as_ref();
+    let pool = status.and_then(|it| it.cluster_pool_ref.as_ref()?.name.as_deref());
+    match (customization.leased_by(), pool) {
+        (Some(cluster), Some(pool)) => {
+            format!("ClusterDeployment {cluster} of ClusterPool {pool} uses it.")
+        }
+        (Some(cluster), None) => format!("ClusterDeployment {cluster} uses it."),
+        (None, _) => "No cluster uses it.".to_owned(),
+    }
+}
+
+/// What a person can do about a host in a state that ends; nothing for a state that lasts.
+pub(crate) fn state_action(state: &ProvisioningState) -> Option<&'static str> {
+    match state {
+        ProvisioningState::Unmanaged => {
+            Some("Set spec.bmc to the address and credentials of the BMC.")
+        }
+        ProvisioningState::None => Some("Start the bare metal operator, or read its log."),
+        ProvisioningState::Registering
+        | ProvisioningState::Inspecting
+        | ProvisioningState::MatchProfile
+        | ProvisioningState::Preparing
+        | ProvisioningState::Provisioning
+        | ProvisioningState::Deprovisioning
+        | ProvisioningState::PoweringOffBeforeDelete
+        | ProvisioningState::Deleting => {
+            Some("Wait. If it lasts, look at the host with kubectl describe baremetalhost.")
+        }
+        _ => None,
+    }
+}
+
+// A machine that has no host.
+
+pub(crate) fn choice(total: usize, is_cut: bool, counts: &[(String, usize)]) -> String {
+    let counts: Vec<String> =
+        counts.iter().map(|(state, count)| format!("{count} {state}")).collect();
+    let some = if is_cut { "first " } else { "" };
+    format!("The {some}{total} hosts of the namespace: {}.", counts.join(", "))
+}
+
+pub(crate) const NO_HOSTS: &str = "The namespace has no BareMetalHost.";
+pub(crate) const IN_USE: &str = "in use";
+pub(crate) const RESERVED: &str = "reserved";
+pub(crate) const UNHEALTHY: &str = "marked unhealthy";
+pub(crate) const AVAILABLE: &str = "available and free";
+
+pub(crate) fn other_infrastructure(kind: &str) -> String {
+    format!("The infrastructure of this Machine is a {kind}, which this program does not explain.")
+}
+
+pub(crate) fn more(count: usize) -> String {
+    format!("(+{count} more: see -o json)")
+}
+
+// Times.
+
+/// As kubectl writes ages.
+pub(crate) fn age(age: Duration) -> String {
+    match age.as_secs() {
+        seconds @ ..120 => format!("{seconds}s"),
+        seconds @ ..7_200 => format!("{}m", seconds / 60),
+        seconds @ ..172_800 => format!("{}h", seconds / 3_600),
+        seconds => format!("{}d", seconds / 86_400),
+    }
+}
+
+// Reports.
+
+pub(crate) const UNKNOWN: &str =
+    "unknown: you may not list ClusterClaims, or they are not installed";
+pub(crate) const NO_LIMIT: &str = "no limit";
+
+pub(crate) fn power(online: bool, powered_on: bool) -> String {
+    let word = |it: bool| if it { "on" } else { "off" };
+    format!("{}, should be {}", word(powered_on), word(online))
+}
+
+pub(crate) fn ago(age: &str) -> String {
+    format!("{age} ago")
+}
+
+pub(crate) fn of_wanted(size: i32, wanted: i32) -> String {
+    format!("{size} of {wanted}")
+}
+
+pub(crate) fn claims(all: usize, waiting: usize) -> String {
+    format!("{all}, of which {waiting} wait for a cluster")
+}
+
+pub(crate) fn undecodable(kind: &str, why: &str) -> String {
+    format!("Not shown: a {kind} cannot be decoded: {why}.")
+}
