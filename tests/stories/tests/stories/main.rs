@@ -30,6 +30,7 @@ mod kit_trial;
 mod model;
 mod operator;
 mod played;
+mod plugin;
 mod pods;
 mod remediation;
 mod sample;

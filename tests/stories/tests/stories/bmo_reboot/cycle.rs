@@ -10,6 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{HARD, PLAIN, Site, keys, machine, quick, record, stamps, switch};
+use crate::plugin::ask_as_admin;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plain_request_is_one_soft_off_and_one_on_with_strictly_ordered_stamps() {
@@ -38,6 +39,11 @@ async fn power_returns_only_when_the_last_of_three_holds_has_gone() {
     let key = |name: &str| format!("{PLAIN}/{name}");
     site.annotate("h", json!({ (key("a")): HARD })).await;
     site.wait("h", "held off", |host| record(host).0 == "HeldOff").await;
+    let said = ask_as_admin(site.plane, &site.namespace, &["host", "h", "-o", "json"]).await;
+    let told = said.json();
+    assert_eq!(told["chain"][0]["reason"], "HeldOff", "{told:#}");
+    let hold = json!({ "key": key("a"), "hard": true, "proven": true });
+    assert_eq!(told["host"]["holds"], json!([hold]));
     site.annotate("h", json!({ (key("b")): "", PLAIN: "" })).await;
     site.annotate("h", json!({ (key("c")): HARD })).await;
     site.wait("h", "held by three", |host| {

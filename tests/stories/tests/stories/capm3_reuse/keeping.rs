@@ -18,6 +18,7 @@ use super::ground::{plane, start};
 use super::guard::without_claims;
 use super::scene::{Scene, condition, consumer, host_of, state};
 use crate::in_process::Running;
+use crate::plugin::ask_as_admin;
 
 const EVENT: Kind = Kind { api_version: "events.k8s.io/v1", kind: "Event" };
 
@@ -74,6 +75,12 @@ async fn while_it_is_deprovisioning_the_consumer_of_a_host_becomes_the_deploymen
     let waiting = scene.says("m2", "WaitingForKeptHost").await;
     let message = condition(&waiting, "AssociateBareMetalHost").unwrap()["message"].clone();
     assert!(message.as_str().unwrap().contains(&host), "{message}");
+    let said = ask_as_admin(plane().await, &scene.namespace, &["why", "machine/m2", "-o", "json"]);
+    let (said, link) = (said.await, |kind: &str, name: &str| (kind.to_owned(), name.to_owned()));
+    let chain: Vec<_> = said.chain().into_iter().map(|(kind, name, _)| (kind, name)).collect();
+    let wanted = [link("Machine", "m2"), link("Metal3Machine", "m2"), link("BareMetalHost", &host)];
+    assert_eq!(chain, wanted, "{}", said.out);
+    assert_eq!(said.json()["chain"][1]["reason"], "WaitingForKeptHost");
     scene.operator().go_on(&scene.namespace, &host).await.unwrap();
     assert_eq!(scene.up("m2").await, host);
     scene.gone(METAL3_MACHINE, "m1").await;

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::ground::{plane, start};
 use super::scene::{Scene, condition, name};
+use crate::plugin::ask_as_admin;
 
 async fn events(scene: &Scene) -> Vec<(String, String, String)> {
     let api: Api<Event> = Api::namespaced(scene.client.clone(), &scene.namespace);
@@ -344,4 +345,29 @@ async fn a_deleted_customization_goes_when_its_cluster_has_gone() {
             *it.entry("a") == Value::Null && it.word("pool", "a") == "Missing"
         })
         .await;
+}
+
+#[tokio::test]
+async fn why_a_pool_is_short_is_told_by_the_plugin() {
+    let (scene, _hive) = Scene::new("short").await;
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    scene.entries(&["a"]).await;
+    scene.pool("pool", 2, &["a"], json!({})).await;
+    scene.claim("claim", "pool").await;
+    scene
+        .wait("it is short", |it| {
+            let pool = it.pool("pool");
+            condition(pool, "CapacityAvailable").1 == "NoFreeEntry"
+                && !it.claim("claim")["spec"]["namespace"].is_null()
+        })
+        .await;
+    let said = ask_as_admin(plane().await, &scene.namespace, &["pool", "pool", "-o", "json"]).await;
+    let reasons: Vec<String> = said.chain().into_iter().map(|it| it.2).collect();
+    assert!(reasons.contains(&"NoFreeEntry".to_owned()), "{reasons:?}");
+    let told = said.json();
+    let pool = &told["pool"];
+    assert_eq!((&pool["wantedSize"], &pool["claims"]), (&json!(2), &json!(1)), "{pool:#}");
+    assert_eq!(pool["entries"][0]["name"], "a");
+    let said = ask_as_admin(plane().await, &scene.namespace, &["why", "cdc/a"]).await;
+    assert!(said.code == 0 && said.out.contains("of ClusterPool pool uses it."), "{}", said.out);
 }
