@@ -241,12 +241,13 @@ spec:
 {{- end -}}
 
 {{/*
-Adds the fields that this controller needs to CRDs of other projects, before the pod that needs them starts. It has an
-account of its own, so that the controller cannot change CRDs.
+Adds the fields that this controller needs to CRDs of other projects: once, before the pod that needs them starts, or
+for as long as the release is installed. It has an account of its own, so that the controller cannot change CRDs.
 */}}
 {{- define "ferrite.extendCrd" -}}
 {{- $crds := (include "ferrite.rules" . | fromJson).extendCrd }}
-{{- if and .Values.extendCrd.enabled .Values.rbac.create $crds }}
+{{- $mode := .Values.extendCrd.mode }}
+{{- if and .Values.extendCrd.enabled .Values.rbac.create $crds (ne $mode "external") }}
 {{- $name := printf "%s-extend-crd" (include "ferrite.fullname" . | trunc 52 | trimSuffix "-") }}
 {{- $clusterName := printf "%s:extend-crd" (include "ferrite.clusterName" .) }}
 {{- $namespace := include "ferrite.namespace" . }}
@@ -257,8 +258,10 @@ metadata:
   namespace: {{ $namespace }}
   labels:
     {{- include "ferrite.labels" . | nindent 4 }}
+  {{- if eq $mode "hook" }}
   annotations:
     {{- include "ferrite.hookRights" . | nindent 4 }}
+  {{- end }}
 automountServiceAccountToken: false
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -267,14 +270,16 @@ metadata:
   name: {{ $clusterName }}
   labels:
     {{- include "ferrite.labels" . | nindent 4 }}
+  {{- if eq $mode "hook" }}
   annotations:
     {{- include "ferrite.hookRights" . | nindent 4 }}
+  {{- end }}
 rules:
   - apiGroups: [apiextensions.k8s.io]
     resources: [customresourcedefinitions]
     resourceNames:
       {{- toYaml $crds | nindent 6 }}
-    verbs: [get, patch]
+    verbs: {{ ternary "[get, list, patch, watch]" "[get, patch]" (eq $mode "keep") }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -282,8 +287,10 @@ metadata:
   name: {{ $clusterName }}
   labels:
     {{- include "ferrite.labels" . | nindent 4 }}
+  {{- if eq $mode "hook" }}
   annotations:
     {{- include "ferrite.hookRights" . | nindent 4 }}
+  {{- end }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: ClusterRole
@@ -293,6 +300,35 @@ subjects:
     name: {{ $name }}
     namespace: {{ $namespace }}
 ---
+{{- if eq $mode "keep" }}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ $name }}
+  namespace: {{ $namespace }}
+  labels:
+    {{- include "ferrite.labels" . | nindent 4 }}
+spec:
+  # Two would do no harm, but one is enough: what it adds is added once.
+  replicas: 1
+  selector:
+    matchLabels:
+      app.kubernetes.io/name: {{ include "ferrite.name" . }}-extend-crd
+      app.kubernetes.io/instance: {{ .Release.Name }}
+  template:
+    metadata:
+      labels:
+        app.kubernetes.io/name: {{ include "ferrite.name" . }}-extend-crd
+        app.kubernetes.io/instance: {{ .Release.Name }}
+    spec:
+      serviceAccountName: {{ $name }}
+      automountServiceAccountToken: true
+      {{- include "ferrite.podBasics" . | nindent 6 }}
+      containers:
+        - name: extend-crd
+          args: [extend-crd, --keep]
+          {{- include "ferrite.containerBasics" . | nindent 10 }}
+{{- else }}
 apiVersion: batch/v1
 kind: Job
 metadata:
@@ -321,6 +357,7 @@ spec:
         - name: extend-crd
           args: [extend-crd]
           {{- include "ferrite.containerBasics" . | nindent 10 }}
+{{- end }}
 {{- end }}
 {{- end -}}
 

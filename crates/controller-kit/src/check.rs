@@ -9,6 +9,7 @@ use k8s_openapi::api::authorization::v1::{
 use kube::Client;
 use kube::api::{Api, PostParams};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::api_error;
 use crate::config::Config;
@@ -218,4 +219,18 @@ pub fn table(rows: &[Row]) -> String {
         format!("{mark}  {:width$}  {text}\n", row.subject)
     };
     rows.iter().map(line).collect()
+}
+
+/// The same for programs: a field may be added to it, none goes.
+pub fn json(controller: &str, rows: &[Row]) -> Value {
+    let line = |row: &Row| {
+        let (Ok(message) | Err(message)) = &row.result;
+        json!({ "subject": row.subject, "ok": row.result.is_ok(), "message": message })
+    };
+    json!({
+        "controller": controller,
+        "version": env!("CARGO_PKG_VERSION"),
+        "ok": rows.iter().all(|row| row.result.is_ok()),
+        "checks": rows.iter().map(line).collect::<Vec<_>>(),
+    })
 }

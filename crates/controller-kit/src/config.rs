@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 /// What the process is asked to do; without a word it runs.
@@ -19,7 +19,11 @@ pub enum Command {
     #[default]
     Run,
     /// Look once at everything the controller needs and say what to do about each failure
-    Check,
+    Check {
+        /// For people, or for programs
+        #[arg(short, long, default_value = "table")]
+        output: CheckOutput,
+    },
     /// Print the controller's own CRDs
     Crds,
     /// Add the fields that the controller needs to CRDs of others that are installed
@@ -27,7 +31,31 @@ pub enum Command {
         /// Print the difference and change nothing
         #[arg(long)]
         dry_run: bool,
+        /// Stay, and add the fields again when somebody takes them away
+        #[arg(long, conflicts_with = "dry_run")]
+        keep: bool,
+        /// Print what this tool needs to keep the fields, and change nothing
+        #[arg(long, value_name = "TOOL", conflicts_with_all = ["dry_run", "keep"])]
+        print: Option<GitOps>,
     },
+}
+
+/// How `check` says what it found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CheckOutput {
+    /// A line for each look
+    Table,
+    /// One object, with the same lines as `checks`
+    Json,
+}
+
+/// A tool that applies CRDs from git, and takes away what git does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum GitOps {
+    /// Patches for a kustomization.yaml, or for a Kustomization of Flux
+    Kustomize,
+    /// Differences that an Application of Argo CD is to ignore
+    Argocd,
 }
 
 /// Reads the command line. A value may begin with a minus: clap would stop at it, and nobody learned of the other mistakes.

@@ -2,6 +2,9 @@
 //!
 //! A CRD that lacks a field drops it from every object without a word, so nothing may act then.
 
+pub mod gitops;
+pub mod keep;
+
 use std::fmt::Write as _;
 
 use futures_util::StreamExt as _;
@@ -74,47 +77,76 @@ pub enum Found {
     Impossible(String),
 }
 
-/// Looks for what is needed in a CRD. Pure: what [`extend`] does is decided here.
-pub fn look(crd: &Value, needed: &Needed) -> Found {
+/// Where a field belongs in a CRD.
+struct Place {
+    /// Index and name of the version.
+    index: usize,
+    version: &'static str,
+    /// JSON pointer to the schema of the object that holds it.
+    parent: String,
+}
+
+impl Place {
+    fn version_name(&self) -> String {
+        format!("/spec/versions/{}/name", self.index)
+    }
+
+    fn properties(&self) -> String {
+        format!("{}/properties", self.parent)
+    }
+
+    fn of(&self, field: &Field) -> String {
+        format!("{}/properties/{}", self.parent, escape(field.property))
+    }
+}
+
+/// Where the field belongs; `None` where nothing has to be there: no field is needed, or the CRD keeps unknown ones.
+fn place(crd: &Value, needed: &Needed) -> Result<Option<Place>, String> {
     let Some((index, version)) = served(crd, needed) else {
-        return Found::Impossible(format!(
-            "{} does not serve version {}",
-            needed.crd,
-            needed.versions.join(" or ")
-        ));
+        let versions = needed.versions.join(" or ");
+        return Err(format!("{} does not serve version {versions}", needed.crd));
     };
     let Some(field) = &needed.field else {
-        return Found::Present;
+        return Ok(None);
     };
-    let mut pointer = format!("/spec/versions/{index}/schema/openAPIV3Schema");
+    let mut parent = format!("/spec/versions/{index}/schema/openAPIV3Schema");
     for step in field.path {
         if *step == "[]" {
-            pointer.push_str("/items");
+            parent.push_str("/items");
         } else {
-            let _ = write!(pointer, "/properties/{}", escape(step));
+            let _ = write!(parent, "/properties/{}", escape(step));
         }
-        match crd.pointer(&pointer) {
+        match crd.pointer(&parent) {
             // Everything below is kept as it is.
             Some(schema)
                 if schema["x-kubernetes-preserve-unknown-fields"] == true
                     && schema["properties"].is_null() =>
             {
-                return Found::Present;
+                return Ok(None);
             }
             Some(_) => {}
             None => {
                 let path = field.path.join(".");
-                return Found::Impossible(format!(
-                    "{} version {version} has no field {path}",
-                    needed.crd
-                ));
+                return Err(format!("{} version {version} has no field {path}", needed.crd));
             }
         }
     }
-    let parent = crd.pointer(&pointer).unwrap_or(&Value::Null);
-    let target = format!("{pointer}/properties/{}", escape(field.property));
-    let version =
-        json!({ "op": "test", "path": format!("/spec/versions/{index}/name"), "value": version });
+    Ok(Some(Place { index, version, parent }))
+}
+
+/// Looks for what is needed in a CRD. Pure: what [`extend`] does is decided here.
+pub fn look(crd: &Value, needed: &Needed) -> Found {
+    let place = match place(crd, needed) {
+        Ok(Some(place)) => place,
+        Ok(None) => return Found::Present,
+        Err(why) => return Found::Impossible(why),
+    };
+    let Some(field) = &needed.field else {
+        return Found::Present;
+    };
+    let parent = crd.pointer(&place.parent).unwrap_or(&Value::Null);
+    let target = place.of(field);
+    let version = json!({ "op": "test", "path": place.version_name(), "value": place.version });
     match parent["properties"].get(field.property) {
         Some(known) if field.fits(known) => Found::Present,
         Some(known) => Found::Addable(vec![
@@ -129,7 +161,7 @@ pub fn look(crd: &Value, needed: &Needed) -> Found {
         ]),
         None => Found::Addable(vec![
             version,
-            json!({ "op": "add", "path": format!("{pointer}/properties"), "value": { field.property: field.schema } }),
+            json!({ "op": "add", "path": place.properties(), "value": { field.property: field.schema } }),
         ]),
     }
 }

@@ -10,8 +10,8 @@ use tokio::net::TcpListener;
 use crate::api_error;
 use crate::bounded::Bounds;
 use crate::check::{self, Check};
-use crate::config::{Command, Config, Mistakes};
-use crate::crd::{self, Needed};
+use crate::config::{CheckOutput, Command, Config, GitOps, Mistakes};
+use crate::crd::{self, Needed, gitops, keep};
 use crate::kit::Kit;
 use crate::kubeconfig;
 use crate::lease::{self, End};
@@ -24,7 +24,7 @@ const LAST_WORK: Duration = Duration::from_millis(300);
 /// How long after that request the lease may still be given back. What the work left of it is for the lease, as an API
 /// server with much to do answers late, and a lease that is not given back stands for its whole duration.
 const LAST_WORD: Duration = Duration::from_millis(800);
-/// How long `extend-crd` tries: a hook that hangs holds up a whole installation.
+/// How long `extend-crd` tries.
 const EXTENDING: Duration = Duration::from_secs(60);
 /// The condition that holds once the work has named its own: between the CRDs and those, nobody is ready.
 const STARTED: &str = "start";
@@ -78,8 +78,10 @@ where
                 telemetry::init(&config);
                 run(config, needs, work).await
             }
-            Command::Check => check_all(&config, needs).await,
-            Command::ExtendCrd { dry_run } => extend(&config, &needs, dry_run).await,
+            Command::Check { output } => check_all(&config, needs, output).await,
+            Command::ExtendCrd { keep: true, .. } => keep_extended(&config, &needs).await,
+            Command::ExtendCrd { print: Some(tool), .. } => print_for(&config, &needs, tool).await,
+            Command::ExtendCrd { dry_run, .. } => extend(&config, &needs, dry_run).await,
         }
     });
     // Whatever still runs is abandoned: every write stands on its own precondition.
@@ -188,10 +190,17 @@ where
     result.map(|()| ExitCode::SUCCESS)
 }
 
-async fn check_all(config: &Config, needs: Needs) -> Result<ExitCode, String> {
+async fn check_all(
+    config: &Config,
+    needs: Needs,
+    output: CheckOutput,
+) -> Result<ExitCode, String> {
     let client = plain_client(config).await?;
     let rows = check::run(&client, config, &needs.fields, needs.rules, needs.checks).await;
-    print!("{}", check::table(&rows));
+    match output {
+        CheckOutput::Table => print!("{}", check::table(&rows)),
+        CheckOutput::Json => println!("{}", check::json(config.controller, &rows)),
+    }
     Ok(if rows.iter().all(|row| row.result.is_ok()) {
         ExitCode::SUCCESS
     } else {
@@ -201,10 +210,7 @@ async fn check_all(config: &Config, needs: Needs) -> Result<ExitCode, String> {
 
 async fn extend(config: &Config, needs: &Needs, dry_run: bool) -> Result<ExitCode, String> {
     let client = plain_client(config).await?;
-    let extending = crd::extend(&client, &needs.fields, dry_run);
-    let lines = tokio::time::timeout(EXTENDING, extending)
-        .await
-        .map_err(|_| format!("The API server did not answer within {} s", EXTENDING.as_secs()))??;
+    let lines = in_time(crd::extend(&client, &needs.fields, dry_run)).await?;
     if lines.is_empty() {
         println!("{} needs no field that CRDs of others lack", config.controller);
     }
@@ -212,6 +218,33 @@ async fn extend(config: &Config, needs: &Needs, dry_run: bool) -> Result<ExitCod
         println!("{line}");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Adds the fields, again whenever somebody takes them away, until the process is asked to end.
+async fn keep_extended(config: &Config, needs: &Needs) -> Result<ExitCode, String> {
+    let shutdown =
+        Shutdown::on_signals().map_err(|error| format!("Cannot watch signals: {error}"))?;
+    let client = plain_client(config).await?;
+    tokio::select! {
+        never = keep::fields(&client, &needs.fields) => match never {},
+        () = shutdown.requested() => Ok(ExitCode::SUCCESS),
+    }
+}
+
+async fn print_for(config: &Config, needs: &Needs, tool: GitOps) -> Result<ExitCode, String> {
+    let client = plain_client(config).await?;
+    let printing = gitops::print(&client, &needs.fields, tool);
+    print!("{}", in_time(printing).await?);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A hook that hangs holds up a whole installation.
+async fn in_time<T>(
+    extending: impl Future<Output = Result<T, String>>,
+) -> Result<T, String> {
+    tokio::time::timeout(EXTENDING, extending)
+        .await
+        .map_err(|_| format!("The API server did not answer within {} s", EXTENDING.as_secs()))?
 }
 
 async fn plain_client(config: &Config) -> Result<Client, String> {

@@ -142,7 +142,7 @@ fn namespaces_are_cleaned_of_blanks_and_doubles() {
 #[test]
 fn common_flags_may_follow_the_command() {
     let cli = Cli::parse_from(["it", "extend-crd", "--dry-run", "--kubeconfig=k"]);
-    assert_eq!(cli.command, Some(Command::ExtendCrd { dry_run: true }));
+    assert_eq!(cli.command, Some(Command::ExtendCrd { dry_run: true, keep: false, print: None }));
     assert_eq!(cli.settings.kubeconfig, "k");
 }
 

@@ -115,3 +115,20 @@ fn the_first_version_that_is_served_is_the_one_that_needs_the_field() {
     let told = lacking(Some(&crd()), &Needed { versions, ..wanted }, "it").unwrap_or_default();
     assert!(told.contains("version v1:"), "{told}");
 }
+
+#[test]
+fn a_patch_for_git_makes_of_either_crd_the_extended_one() {
+    let wanted = [needed(&["status"], "seen/at"), needed(&["spec", "parts", "[]"], "name")];
+    let mut extended = crd();
+    for needed in &wanted {
+        extended = apply(&extended, &operations(&extended, needed));
+    }
+    let patch = gitops::additions(&crd(), wanted.iter()).unwrap();
+    assert_eq!(apply(&crd(), &patch), extended);
+    let patch = gitops::additions(&extended, wanted[..1].iter()).unwrap();
+    assert_eq!(apply(&crd(), &patch), apply(&crd(), &operations(&crd(), &wanted[0])));
+    let free = needed(&["spec", "free", "deep"], "any");
+    assert_eq!(gitops::additions(&crd(), std::iter::once(&free)), Ok(vec![]));
+    let nowhere = needed(&["gone"], "a");
+    assert!(gitops::additions(&crd(), std::iter::once(&nowhere)).unwrap_err().contains("no field gone"));
+}

@@ -461,6 +461,33 @@ async fn crds_are_changed_by_the_hook_and_only_watched_by_the_controller() {
     assert!(!may_patch(&hook, "others.example.com").await);
 }
 
+#[tokio::test]
+async fn a_deployment_that_keeps_fields_watches_and_changes_those_crds_alone() {
+    let plane = shared().await;
+    let namespace = plane.namespace("chart").await;
+    let folder = RunDir::new("chart").unwrap();
+    let full = with_all_files(folder.path());
+    let values = json!({"extendCrd": {"mode": "keep"}});
+    let objects = chart::render(&full, "test", &namespace, &values).unwrap();
+    assert!(!objects.iter().any(|it| it["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"));
+    let deployments: Vec<&Value> = objects.iter().filter(|it| it["kind"] == "Deployment").collect();
+    let keeper = deployments.iter().find(|it| it["metadata"]["name"] == "test-sample-extend-crd");
+    let pod = &keeper.unwrap()["spec"]["template"]["spec"];
+    assert_eq!(pod["containers"][0]["args"], json!(["extend-crd", "--keep"]));
+    chart::install_permissions(&plane.admin().await, &objects, &namespace).await.unwrap();
+    let client = chart::service_account_client(plane, &namespace, "test-sample-extend-crd").await;
+    let crds = Api::<CustomResourceDefinition>::all(client.unwrap());
+    let patch = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
+    for (name, allowed) in [("samples.example.com", true), ("others.example.com", false)] {
+        let one = ListParams::default().fields(&format!("metadata.name={name}"));
+        assert_eq!(!refused(crds.list(&one).await), allowed, "{name}");
+        assert_eq!(!refused(crds.patch(name, &PatchParams::default(), &patch).await), allowed, "{name}");
+    }
+    let none = json!({"extendCrd": {"mode": "external"}});
+    let objects = chart::render(&full, "test", &namespace, &none).unwrap();
+    assert!(!objects.iter().any(|it| it.to_string().contains("extend-crd")));
+}
+
 #[test]
 fn a_package_is_the_same_chart_as_the_checkout() {
     let home = RunDir::new("chart").unwrap();
@@ -476,6 +503,29 @@ fn a_package_is_the_same_chart_as_the_checkout() {
     let package = home.path().join("sample-0.1.0.tgz");
     let of_package = chart::render(&package, "test", "test", &everything()).unwrap();
     assert_eq!(of_package, render(&everything()).unwrap());
+}
+
+/// Flux and Windows take no links from git.
+#[test]
+fn a_chart_without_its_link_finds_the_library_by_its_path() {
+    let home = RunDir::new("chart").unwrap();
+    let charts = home.path().join("charts");
+    std::fs::create_dir(&charts).unwrap();
+    let top = chart::dir("bmo-reboot");
+    for name in ["bmo-reboot", "ferrite-library"] {
+        let from = top.parent().unwrap().join(name);
+        assert!(Command::new("cp").arg("-r").arg(from).arg(&charts).status().unwrap().success());
+    }
+    let linked = charts.join("bmo-reboot");
+    std::fs::remove_dir_all(linked.join("charts")).unwrap();
+    let values = json!({"ironic": {"endpoint": "https://ironic.example.org"}});
+    let without = chart::render(&linked, "test", "test", &values).unwrap_err();
+    assert!(format!("{without:#}").contains("helm dependency build"), "{without:#}");
+    let mut helm = chart::helm(home.path()).unwrap();
+    let built = helm.args(["dependency", "build"]).arg(&linked).output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let built = chart::render(&linked, "test", "test", &values).unwrap();
+    assert_eq!(built, chart::render(&top, "test", "test", &values).unwrap());
 }
 
 #[test]

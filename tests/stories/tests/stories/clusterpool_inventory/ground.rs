@@ -26,20 +26,25 @@ pub(super) async fn plane() -> &'static ControlPlane {
             crds::install(&admin, &[Group::Hive]).await.unwrap();
             crd::extend(&admin, &needed(), false).await.unwrap();
             crds::settled(&admin).await.unwrap();
-            plane.start_controllers(&["namespace-controller"]).await.unwrap();
-            let kind = bench::hive::kind("ClusterImageSet");
-            let sets: Api<kube::core::DynamicObject> = Api::all_with(admin, &kind);
-            let set = serde_json::from_value(json!({
-                "apiVersion": "hive.openshift.io/v1",
-                "kind": "ClusterImageSet",
-                "metadata": { "name": RELEASE },
-                "spec": { "releaseImage": "registry.example.com/release:1" },
-            }))
-            .unwrap();
-            sets.create(&PostParams::default(), &set).await.unwrap();
+            furnish(&plane).await;
             plane
         })
         .await
+}
+
+/// What pools need beside their own kinds: the controller of namespaces, and the release.
+pub(super) async fn furnish(plane: &ControlPlane) {
+    plane.start_controllers(&["namespace-controller"]).await.unwrap();
+    let kind = bench::hive::kind("ClusterImageSet");
+    let sets: Api<kube::core::DynamicObject> = Api::all_with(plane.admin().await, &kind);
+    let set = serde_json::from_value(json!({
+        "apiVersion": "hive.openshift.io/v1",
+        "kind": "ClusterImageSet",
+        "metadata": { "name": RELEASE },
+        "spec": { "releaseImage": "registry.example.com/release:1" },
+    }))
+    .unwrap();
+    sets.create(&PostParams::default(), &set).await.unwrap();
 }
 
 /// An account with the rights of the chart and no more, and its name.

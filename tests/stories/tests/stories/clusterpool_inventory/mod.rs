@@ -9,6 +9,7 @@ mod bad_input;
 mod claims;
 mod entries;
 mod fill;
+mod gitops;
 mod handback;
 mod hive;
 mod mission;
