@@ -91,7 +91,7 @@ async fn answer(cli: &Cli) -> Result<(String, ExitCode), Failure> {
             let chain = explain::explain(kind, &seen);
             let report = seen.pool.here().map(|it| report::of_pool(it, &seen));
             match (cli.output, report) {
-                (Output::Text, Some(report)) => page.pool(&report) + "\n" + &page.chain(&chain),
+                (Output::Text, Some(report)) => show::pool(&report) + "\n" + &page.chain(&chain),
                 (output, report) => {
                     let content = json!({ "pool": report, "chain": chain });
                     document(output, "Pool", content).map_err(fail)?

@@ -56,12 +56,12 @@ pub(crate) enum Command {
     },
     /// Show who has a host, who holds its power, and its remediation attempts
     Host {
-        /// Name of the BareMetalHost
+        /// Name of the `BareMetalHost`
         name: String,
     },
-    /// Show the entries of a ClusterPool, and why it is short
+    /// Show the entries of a `ClusterPool`, and why it is short
     Pool {
-        /// Name of the ClusterPool
+        /// Name of the `ClusterPool`
         name: String,
     },
 }

@@ -72,10 +72,10 @@ impl Page {
             vec![object, state, reason, self.age(link.since)]
         };
         let rows: Vec<Vec<String>> = links.iter().map(row).collect();
-        let lines = aligned(&["  OBJECT", "STATE", "REASON", "SINCE"], &rows);
+        let drawn = aligned(&["  OBJECT", "STATE", "REASON", "SINCE"], &rows);
         let mut text = String::new();
         let (head, rest) =
-            lines.split_first().map_or(("", [].as_slice()), |(head, rest)| (head.as_str(), rest));
+            drawn.split_first().map_or(("", [].as_slice()), |(head, rest)| (head.as_str(), rest));
         _ = writeln!(text, "{}", self.styled(Style::new().bold(), head));
         for (link, line) in links.iter().zip(rest) {
             let style = if link.waits {
@@ -167,36 +167,37 @@ impl Page {
         }
         text
     }
+}
 
-    pub(crate) fn pool(self, report: &PoolReport) -> String {
-        let claims = match (report.claims, report.waiting_claims) {
-            (Some(all), Some(waiting)) => text::claims(all, waiting),
-            _ => text::UNKNOWN.to_owned(),
+/// A pool: facts, then its entries.
+pub(crate) fn pool(report: &PoolReport) -> String {
+    let claims = match (report.claims, report.waiting_claims) {
+        (Some(all), Some(waiting)) => text::claims(all, waiting),
+        _ => text::UNKNOWN.to_owned(),
+    };
+    let most = report.max_size.map_or_else(|| text::NO_LIMIT.to_owned(), |it| it.to_string());
+    let facts = [
+        ("Pool", report.object.name.clone()),
+        ("Unclaimed clusters", text::of_wanted(report.size, report.wanted_size)),
+        ("Running", report.ready.to_string()),
+        ("Most clusters", most),
+        ("Claims", claims),
+    ];
+    let facts: Vec<Vec<String>> =
+        facts.into_iter().map(|(name, fact)| vec![name.to_owned(), fact]).collect();
+    let mut text = plain(&facts);
+    if !report.entries.is_empty() {
+        let row = |it: &PoolEntry| {
+            let attempts = it.attempts.map(|it| it.to_string()).unwrap_or_default();
+            let cluster = it.cluster.clone().unwrap_or_default();
+            let failure = it.last_failure.clone().unwrap_or_default();
+            vec![it.name.clone(), it.status.clone(), attempts, cluster, failure]
         };
-        let most = report.max_size.map_or_else(|| text::NO_LIMIT.to_owned(), |it| it.to_string());
-        let facts = [
-            ("Pool", report.object.name.clone()),
-            ("Unclaimed clusters", text::of_wanted(report.size, report.wanted_size)),
-            ("Running", report.ready.to_string()),
-            ("Most clusters", most),
-            ("Claims", claims),
-        ];
-        let facts: Vec<Vec<String>> =
-            facts.into_iter().map(|(name, fact)| vec![name.to_owned(), fact]).collect();
-        let mut text = plain(&facts);
-        if !report.entries.is_empty() {
-            let row = |it: &PoolEntry| {
-                let attempts = it.attempts.map(|it| it.to_string()).unwrap_or_default();
-                let cluster = it.cluster.clone().unwrap_or_default();
-                let failure = it.last_failure.clone().unwrap_or_default();
-                vec![it.name.clone(), it.status.clone(), attempts, cluster, failure]
-            };
-            let rows: Vec<Vec<String>> = report.entries.iter().map(row).collect();
-            let head = ["ENTRY", "STATUS", "ATTEMPTS LEFT", "CLUSTER", "LAST FAILURE"];
-            text.push_str(&table(&head, &rows));
-        }
-        text
+        let rows: Vec<Vec<String>> = report.entries.iter().map(row).collect();
+        let head = ["ENTRY", "STATUS", "ATTEMPTS LEFT", "CLUSTER", "LAST FAILURE"];
+        text.push_str(&table(&head, &rows));
     }
+    text
 }
 
 fn plain(facts: &[Vec<String>]) -> String {

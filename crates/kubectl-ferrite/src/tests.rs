@@ -22,6 +22,7 @@ fn page() -> Page {
     Page { now: "2026-01-01T00:14:00Z".parse().unwrap(), has_colours: false }
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "each is made where it is used")]
 fn object<T: DeserializeOwned>(name: &str, more: Value) -> T {
     let mut all = json!({"metadata": {"name": name, "namespace": "rack"}});
     for (key, value) in more.as_object().into_iter().flatten() {
@@ -234,7 +235,7 @@ fn a_broken_entry_tells_its_failure_and_the_attempts_that_are_left() {
     assert!(text.contains("BrokenByCloud") && !text.contains("Reserved"), "{text}");
     let report = report::of_pool(seen.pool.here().unwrap(), &seen);
     assert_eq!((report.claims, report.waiting_claims, report.entries.len()), (Some(2), Some(2), 2));
-    let text = page().pool(&report);
+    let text = crate::show::pool(&report);
     assert!(text.contains("1 of 2") && text.contains("2, of which 2 wait for a cluster"), "{text}");
 }
 
@@ -374,7 +375,7 @@ fn each_reason_of_the_five_controllers_is_explained() {
                 text,
                 "# {} {part} {word}\n{}",
                 known.controller,
-                page().chain(&[link.clone()])
+                page().chain(std::slice::from_ref(link))
             );
         }
     }
