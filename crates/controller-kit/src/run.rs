@@ -190,11 +190,7 @@ where
     result.map(|()| ExitCode::SUCCESS)
 }
 
-async fn check_all(
-    config: &Config,
-    needs: Needs,
-    output: CheckOutput,
-) -> Result<ExitCode, String> {
+async fn check_all(config: &Config, needs: Needs, output: CheckOutput) -> Result<ExitCode, String> {
     let client = plain_client(config).await?;
     let rows = check::run(&client, config, &needs.fields, needs.rules, needs.checks).await;
     match output {
@@ -239,9 +235,7 @@ async fn print_for(config: &Config, needs: &Needs, tool: GitOps) -> Result<ExitC
 }
 
 /// A hook that hangs holds up a whole installation.
-async fn in_time<T>(
-    extending: impl Future<Output = Result<T, String>>,
-) -> Result<T, String> {
+async fn in_time<T>(extending: impl Future<Output = Result<T, String>>) -> Result<T, String> {
     tokio::time::timeout(EXTENDING, extending)
         .await
         .map_err(|_| format!("The API server did not answer within {} s", EXTENDING.as_secs()))?

@@ -130,5 +130,7 @@ fn a_patch_for_git_makes_of_either_crd_the_extended_one() {
     let free = needed(&["spec", "free", "deep"], "any");
     assert_eq!(gitops::additions(&crd(), std::iter::once(&free)), Ok(vec![]));
     let nowhere = needed(&["gone"], "a");
-    assert!(gitops::additions(&crd(), std::iter::once(&nowhere)).unwrap_err().contains("no field gone"));
+    assert!(
+        gitops::additions(&crd(), std::iter::once(&nowhere)).unwrap_err().contains("no field gone")
+    );
 }

@@ -64,7 +64,6 @@ struct Usual {
 }
 
 impl Usual {
-
     /// Takes notice of how one of them ended. One that was given up took at least so long, which says something of all where none
     /// that began later was answered either: a neighbour that became slow would answer nobody if each were given up by what was
     /// usual before. Where others are answered, it hangs.
@@ -290,11 +289,7 @@ impl<T: Clone + Ord> Inner<T> {
     /// slot is for who came last, as everybody else would wait until all of the rack were found out.
     fn waits(&mut self, now: Instant, least: Class) -> Option<(T, Class)> {
         self.was_oldest = !self.was_oldest || self.late < MANY_LATE;
-        if self.was_oldest {
-            self.queue.next(now, least)
-        } else {
-            self.queue.latest(now, least)
-        }
+        if self.was_oldest { self.queue.next(now, least) } else { self.queue.latest(now, least) }
     }
 
     fn note_late(&mut self) {

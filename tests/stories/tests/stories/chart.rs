@@ -469,7 +469,11 @@ async fn a_deployment_that_keeps_fields_watches_and_changes_those_crds_alone() {
     let full = with_all_files(folder.path());
     let values = json!({"extendCrd": {"mode": "keep"}});
     let objects = chart::render(&full, "test", &namespace, &values).unwrap();
-    assert!(!objects.iter().any(|it| it["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"));
+    assert!(
+        !objects
+            .iter()
+            .any(|it| it["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade")
+    );
     let deployments: Vec<&Value> = objects.iter().filter(|it| it["kind"] == "Deployment").collect();
     let keeper = deployments.iter().find(|it| it["metadata"]["name"] == "test-sample-extend-crd");
     let pod = &keeper.unwrap()["spec"]["template"]["spec"];
@@ -481,7 +485,11 @@ async fn a_deployment_that_keeps_fields_watches_and_changes_those_crds_alone() {
     for (name, allowed) in [("samples.example.com", true), ("others.example.com", false)] {
         let one = ListParams::default().fields(&format!("metadata.name={name}"));
         assert_eq!(!refused(crds.list(&one).await), allowed, "{name}");
-        assert_eq!(!refused(crds.patch(name, &PatchParams::default(), &patch).await), allowed, "{name}");
+        assert_eq!(
+            !refused(crds.patch(name, &PatchParams::default(), &patch).await),
+            allowed,
+            "{name}"
+        );
     }
     let none = json!({"extendCrd": {"mode": "external"}});
     let objects = chart::render(&full, "test", &namespace, &none).unwrap();

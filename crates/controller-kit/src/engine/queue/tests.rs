@@ -233,7 +233,9 @@ proptest! {
 fn the_latest_is_the_one_of_the_most_urgent_class_that_came_last() {
     let mut queue = Queue::default();
     let now = Instant::now();
-    for (key, class) in [(1, Class::Normal), (2, Class::Urgent), (3, Class::Urgent), (4, Class::Normal)] {
+    for (key, class) in
+        [(1, Class::Normal), (2, Class::Urgent), (3, Class::Urgent), (4, Class::Normal)]
+    {
         queue.enqueue(key, class, now + Duration::from_millis(key));
     }
     let now = now + Duration::from_secs(1);

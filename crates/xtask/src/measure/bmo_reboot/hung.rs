@@ -28,7 +28,9 @@ pub(super) async fn slower(ground: &Ground, ironic: &Ironic, proxy: &Proxy) -> a
     tokio::time::sleep(HEAD_START).await;
     let with = slowest(&hosts, proxy).await?;
     proxy.heal();
-    println!("{HEALTHY} hard requests, the slowest of {ROUNDS} rounds: {without:?}, while half of the nodes hang: {with:?}");
+    println!(
+        "{HEALTHY} hard requests, the slowest of {ROUNDS} rounds: {without:?}, while half of the nodes hang: {with:?}"
+    );
     Ok(with.as_secs_f64() / without.as_secs_f64())
 }
 

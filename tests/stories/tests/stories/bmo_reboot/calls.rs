@@ -384,7 +384,8 @@ async fn who_is_asked_for_after_a_rack_that_hangs_does_not_wait_until_all_of_it_
         site.wait(name, "looked at", |host| condition(host, "PowerManaged").0 == "Managed").await;
     }
     let held = |host: &Value| record(host).0 == "HeldOff";
-    let hold = async |(name, _): &(String, String)| site.annotate(name, json!({ HOLD: HARD })).await;
+    let hold =
+        async |(name, _): &(String, String)| site.annotate(name, json!({ HOLD: HARD })).await;
     // What is usual is known by then.
     join_all(sound.iter().map(&hold)).await;
     for (name, _) in sound {

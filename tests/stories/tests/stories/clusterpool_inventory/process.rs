@@ -54,8 +54,11 @@ async fn with_hives_own_crds_the_process_waits_for_its_fields_and_extend_crd_add
         .arg(format!("--kubeconfig={}", kubeconfig.display()));
     let _service = Service::start("clusterpool-inventory", command, plane.dir()).unwrap();
     says(port, "/readyz?verbose", "clusterpool-inventory extend-crd").await;
-    let inventory = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/inventory";
-    for (tool, at) in [("kustomize", "/patches/1/patch"), ("argocd", "/ignoreDifferences/1/jsonPointers")] {
+    let inventory =
+        "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/inventory";
+    for (tool, at) in
+        [("kustomize", "/patches/1/patch"), ("argocd", "/ignoreDifferences/1/jsonPointers")]
+    {
         let printed = run(&plane, &["extend-crd", "--print", tool]);
         assert!(printed.status.success(), "{tool}: {}", text(&printed));
         let told: Value = serde_saphyr::from_str(&text(&printed)).unwrap();
@@ -73,7 +76,10 @@ async fn with_hives_own_crds_the_process_waits_for_its_fields_and_extend_crd_add
     let checked = run(&plane, &["check", "--leader-elect=false", "--output=json"]);
     assert!(checked.status.success(), "{}", text(&checked));
     let found: Value = serde_json::from_slice(&checked.stdout).unwrap();
-    assert_eq!([&found["controller"], &found["ok"]], [&json!("clusterpool-inventory"), &json!(true)]);
+    assert_eq!(
+        [&found["controller"], &found["ok"]],
+        [&json!("clusterpool-inventory"), &json!(true)]
+    );
     assert!(found["checks"].as_array().unwrap().iter().all(|row| row["ok"] == true), "{found:#}");
     let wrong = run(&plane, &["--pools=some", "--provision-attempts=none"]);
     assert_eq!(wrong.status.code(), Some(2));
