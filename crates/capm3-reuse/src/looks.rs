@@ -166,7 +166,12 @@ mod tests {
                 }
             };
             let silence = std::future::pending::<()>();
-            let answer = async { if answers { Ok(()) } else { Ok(silence.await) } };
+            let answer = async {
+                if !answers {
+                    silence.await;
+                }
+                Ok(())
+            };
             look.ask(answer).await.map(drop)
         };
         let (mut silent, mut others) = (JoinSet::new(), JoinSet::new());

@@ -71,8 +71,8 @@ fn verdicts(machines: &[Machine], hosts: &Index) -> Vec<(Reason, Option<String>)
     found.into_iter().map(|it| (it.reason, it.bmc)).collect()
 }
 
-fn of(ip: &str) -> Option<String> {
-    Some(TEMPLATE.replace("{bmcAddress}", ip))
+fn address_of(ip: &str) -> String {
+    TEMPLATE.replace("{bmcAddress}", ip)
 }
 
 /// Facts of a machine that posts these texts as addresses of its BMC, and others elsewhere.
@@ -93,13 +93,13 @@ fn posted(v4: &str, v6: &str, hostname: &str) -> Facts {
 fn address_in_a_subnet_becomes_the_bmc_and_nothing_else_is_pasted() {
     let racks = racks();
     for (v4, v6, used) in [
-        ("192.0.2.7", "::/0", of("192.0.2.7")),
-        ("192.0.2.7", "2001:db8:7::7/64", of("192.0.2.7")),
-        ("0.0.0.0", "2001:db8:7::7", of("[2001:db8:7::7]")),
+        ("192.0.2.7", "::/0", Some(address_of("192.0.2.7"))),
+        ("192.0.2.7", "2001:db8:7::7/64", Some(address_of("192.0.2.7"))),
+        ("0.0.0.0", "2001:db8:7::7", Some(address_of("[2001:db8:7::7]"))),
         // The one of two that lies in a subnet.
-        ("198.51.100.7", "2001:db8:7::7", of("[2001:db8:7::7]")),
+        ("198.51.100.7", "2001:db8:7::7", Some(address_of("[2001:db8:7::7]"))),
         // An IPv4 address in the clothes of IPv6 is that IPv4 address.
-        ("", "::ffff:192.0.2.7", of("192.0.2.7")),
+        ("", "::ffff:192.0.2.7", Some(address_of("192.0.2.7"))),
         // Outside: shown, and never used.
         ("198.51.100.7", "::", None),
         ("::ffff:198.51.100.7", "", None),
@@ -118,7 +118,7 @@ fn address_in_a_subnet_becomes_the_bmc_and_nothing_else_is_pasted() {
         ("192.0.2.7%eth0", "2001:db8:7::7%eth0", None),
         ("192.0.2.07", "3221225991", None),
         // What stands behind a slash is no part of the address.
-        ("192.0.2.7/../@evil.example.org", "", of("192.0.2.7")),
+        ("192.0.2.7/../@evil.example.org", "", Some(address_of("192.0.2.7"))),
     ] {
         let bmc = racks.bmc_of(&posted(v4, v6, "{bmcAddress}@x/%2f#"));
         assert_eq!(bmc.map(|it| it.address), used, "{v4} {v6}");
@@ -134,7 +134,10 @@ fn host_gets_the_bmc_with_the_credentials_that_its_discovery_names() {
     };
     let facts = posted("192.0.2.7", "::", "{}%/@#");
     let bmc = made(&spec(TEMPLATE, &json!({})), &facts).bmc.unwrap();
-    assert_eq!((Some(bmc.address), &*bmc.credentials_name), (of("192.0.2.7"), "racks-bmc"));
+    assert_eq!(
+        (Some(bmc.address), &*bmc.credentials_name),
+        (Some(address_of("192.0.2.7")), "racks-bmc")
+    );
     assert_eq!(bmc.disable_certificate_verification, None, "only where a person says so");
     let mut lax = spec(TEMPLATE, &json!({}));
     lax["bmc"]["disableCertificateVerification"] = json!(true);
@@ -146,9 +149,12 @@ fn host_gets_the_bmc_with_the_credentials_that_its_discovery_names() {
 fn machine_without_a_bmc_of_its_own_waits_and_shows_what_it_names() {
     let none = Index::default();
     let one = |bmc: &[&str]| verdicts(&[naming(1, bmc)], &none).remove(0);
-    assert_eq!(one(&["192.0.2.7"]), (Reason::Created, of("192.0.2.7")));
+    assert_eq!(one(&["192.0.2.7"]), (Reason::Created, Some(address_of("192.0.2.7"))));
     assert_eq!(one(&[]), (Reason::BmcAddressMissing, None));
-    assert_eq!(one(&["198.51.100.7"]), (Reason::BmcOutsideSubnets, of("198.51.100.7")));
+    assert_eq!(
+        one(&["198.51.100.7"]),
+        (Reason::BmcOutsideSubnets, Some(address_of("198.51.100.7")))
+    );
     assert_eq!(Reason::BmcOutsideSubnets.sort(), Sort::Pending);
     // Another BMC beside it, as its machine says.
     let two = [naming(1, &["192.0.2.7"]), naming(2, &["192.0.2.8"])];
@@ -174,7 +180,7 @@ fn two_machines_that_name_one_bmc_both_wait() {
         let listed = report(0, &plan, &both, 0, 0).conflicts;
         // The newest first.
         let proposed = listed.last().and_then(|it| it.proposed_bmc.clone());
-        assert_eq!((listed.len(), proposed), (2, of("192.0.2.7")));
+        assert_eq!((listed.len(), proposed), (2, Some(address_of("192.0.2.7"))));
     }
     // Also one of which nothing else can be made.
     let mut strange = naming(2, &["192.0.2.7"]);
@@ -236,7 +242,7 @@ fn list_shows_address_and_bmc_before_anybody_approves() {
     assert_eq!(entry.reason.as_deref(), Some("AwaitsApproval"));
     assert_eq!(
         (entry.bmc_address.as_deref(), entry.proposed_bmc),
-        (Some("192.0.2.7"), of("192.0.2.7"))
+        (Some("192.0.2.7"), Some(address_of("192.0.2.7")))
     );
 }
 

@@ -616,7 +616,7 @@ fn an_offer_that_nobody_comes_for_goes_to_the_next_and_is_not_repeated() {
 #[test]
 fn a_machine_that_gave_a_kept_host_up_is_not_offered_it_again() {
     let kept = like("h", "available", &[kept_for(&owner())]);
-    let (mut all, now) = (index(&[kept.clone()]), Instant::now());
+    let (mut all, now) = (index(std::slice::from_ref(&kept)), Instant::now());
     let without = Wish { except: Some("h".to_owned()), ..wish() };
     assert!(!all.wait(without, Wants::Any, now));
     assert!(all.update("ns", "h", Some(cached(&kept)), now).is_empty());

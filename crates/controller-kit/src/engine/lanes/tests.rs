@@ -190,7 +190,7 @@ async fn who_comes_after_many_that_hang_does_not_wait_until_all_of_them_were_tri
     let hang = join_all((0..RACK).map(async |target| {
         let lane = lanes.enter(&target, Class::Urgent).await;
         let _ = lane.run(std::future::pending::<()>(), |()| true).await;
-        std::future::pending::<()>().await
+        std::future::pending::<()>().await;
     }));
     let all_tried = PATIENCE * RACK / 2;
     let began = Instant::now();

@@ -383,13 +383,13 @@ async fn who_is_asked_for_after_a_rack_that_hangs_does_not_wait_until_all_of_it_
     for (name, _) in &all {
         site.wait(name, "looked at", |host| condition(host, "PowerManaged").0 == "Managed").await;
     }
-    let held = |host: &Value| record(host).0 == "HeldOff";
+    let is_off = |host: &Value| record(host).0 == "HeldOff";
     let hold =
         async |(name, _): &(String, String)| site.annotate(name, json!({ HOLD: HARD })).await;
     // What is usual is known by then.
     join_all(sound.iter().map(&hold)).await;
     for (name, _) in sound {
-        site.wait(name, "held off", held).await;
+        site.wait(name, "held off", is_off).await;
         site.annotate(name, json!({ HOLD: null })).await;
         site.cycled(name).await;
     }
@@ -401,7 +401,7 @@ async fn who_is_asked_for_after_a_rack_that_hangs_does_not_wait_until_all_of_it_
     let asked = Instant::now();
     join_all(sound.iter().map(&hold)).await;
     for (name, _) in sound {
-        site.wait(name, "held off", held).await;
+        site.wait(name, "held off", is_off).await;
     }
     let took = asked.elapsed();
     println!("held off after {took:?}, behind {RACK} that hang");
