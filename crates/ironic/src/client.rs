@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use controller_kit::engine::Class as Urgency;
-use controller_kit::engine::lanes::{Alike, Lane, Lanes};
+use controller_kit::engine::lanes::{Lane, Lanes};
 use controller_kit::engine::slots::Limits;
 use reqwest::header::ACCEPT;
 use reqwest::{Method, Url};
@@ -318,11 +318,11 @@ impl Client {
             None => Target::Ironic(number()),
         };
         let lanes = &self.inner.lanes;
-        // What is read of one node stands in Ironic's database, and a change is only taken note of, whatever its machine does.
-        let alike = if call.reads() { Alike::Reads } else { Alike::Changes };
-        match call.node {
-            Some(_) => lanes.enter_alike(&target, call.urgency, alike).await,
-            None => lanes.enter(&target, call.urgency).await,
+        // What is read of one node stands in Ironic's database, whatever its machine does.
+        if call.reads() && call.node.is_some() {
+            lanes.enter_alike(&target, call.urgency).await
+        } else {
+            lanes.enter(&target, call.urgency).await
         }
     }
 

@@ -16,8 +16,6 @@ use super::slots::{Limits, Slots};
 const LATE: u32 = 3;
 /// But not before this part of the patience: a moment says nothing.
 const SHORTEST: u32 = 20;
-/// So many more calls that were late than that were answered say that many hang, of those that wait, too.
-const MANY_LATE: usize = 8;
 /// How many calls say what is usual.
 const MEMORY: u32 = 8;
 
@@ -30,12 +28,10 @@ struct Inner<T: Clone + Ord> {
     /// Whether a call to this target may be given up for others.
     may_go: fn(&T) -> bool,
     patience: Duration,
-    /// For each kind of calls that are alike.
-    usual: [Usual; 2],
-    /// How many more calls were late than were answered lately.
-    late: usize,
-    /// Whether the last slot went to who had waited longest.
-    was_oldest: bool,
+    /// How long calls that are alike took lately.
+    usual: Option<Duration>,
+    /// When the last of those of them began that were answered.
+    answered: Option<Instant>,
     slots: Slots<T>,
     /// Targets that somebody wants to call, and those of them that did not answer lately.
     queue: Queue<T>,
@@ -45,44 +41,11 @@ struct Inner<T: Clone + Ord> {
     calls: BTreeMap<T, oneshot::Sender<()>>,
 }
 
-/// Calls that all take about as long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alike {
-    /// Something is read.
-    Reads,
-    /// Something is asked for, and done later.
-    Changes,
-}
-
-/// How long calls that are alike take.
-#[derive(Clone, Copy, Debug, Default)]
-struct Usual {
-    /// How long they took lately.
-    took: Option<Duration>,
-    /// When the last of those of them began that were answered.
-    answered: Option<Instant>,
-}
-
-impl Usual {
-    /// Takes notice of how one of them ended. One that was given up took at least so long, which says something of all where none
-    /// that began later was answered either: a neighbour that became slow would answer nobody if each were given up by what was
-    /// usual before. Where others are answered, it hangs.
-    fn learn(&mut self, began: Instant, answered: bool) {
-        let took = began.elapsed();
-        if answered {
-            self.answered = self.answered.max(Some(began));
-        } else if self.answered.is_some_and(|last| last > began) {
-            return;
-        }
-        self.took = Some(self.took.map_or(took, |usual| (usual * (MEMORY - 1) + took) / MEMORY));
-    }
-}
-
 /// Somebody who waits for a slot.
 #[derive(Debug)]
 struct Caller<T: Clone + Ord> {
     class: Class,
-    alike: Option<Alike>,
+    alike: bool,
     turn: oneshot::Sender<Lane<T>>,
 }
 
@@ -102,7 +65,7 @@ pub struct Lane<T: Clone + Ord> {
     given_up: bool,
     began: Instant,
     patience: Duration,
-    alike: Option<Alike>,
+    alike: bool,
     /// Until it is dropped, the pass of the engine that has it is known to.
     held: Option<Held>,
 }
@@ -152,9 +115,8 @@ impl<T: Clone + Ord> Lanes<T> {
         Self(Arc::new(Mutex::new(Inner {
             may_go,
             patience: limits.patience,
-            usual: [Usual::default(); 2],
-            late: 0,
-            was_oldest: false,
+            usual: None,
+            answered: None,
             slots: Slots::new(limits),
             queue: Queue::default(),
             suspects: Queue::default(),
@@ -165,13 +127,13 @@ impl<T: Clone + Ord> Lanes<T> {
 
     /// Waits for a slot.
     pub async fn enter(&self, target: &T, class: Class) -> Lane<T> {
-        self.wait(target, class, None).await
+        self.wait(target, class, false).await
     }
 
     /// The same for one of many calls that all take about as long. One that takes several times as long as they did lately
     /// hangs, and is not waited for until the patience is over; where all of them are slow, none of them hangs.
-    pub async fn enter_alike(&self, target: &T, class: Class, alike: Alike) -> Lane<T> {
-        self.wait(target, class, Some(alike)).await
+    pub async fn enter_alike(&self, target: &T, class: Class) -> Lane<T> {
+        self.wait(target, class, true).await
     }
 
     /// A slot that is free now. Whoever gets none is not queued: where far more callers come than passes may wait, their waiting
@@ -180,7 +142,7 @@ impl<T: Clone + Ord> Lanes<T> {
         self.enter(target, class).now_or_never()
     }
 
-    async fn wait(&self, target: &T, class: Class, alike: Option<Alike>) -> Lane<T> {
+    async fn wait(&self, target: &T, class: Class, alike: bool) -> Lane<T> {
         let held = Held::begin();
         loop {
             let (turn, lane) = oneshot::channel();
@@ -252,7 +214,7 @@ impl<T: Clone + Ord> Inner<T> {
     /// The caller that is next, with a slot for its target.
     fn next(&mut self, now: Instant) -> Option<(T, Caller<T>)> {
         loop {
-            let mut found = self.slots.free_for().and_then(|least| self.waits(now, least));
+            let mut found = self.slots.free_for().and_then(|least| self.queue.next(now, least));
             if found.is_none() && self.slots.has_slow() {
                 found = self.suspects.next(now, Class::Background);
             }
@@ -264,7 +226,7 @@ impl<T: Clone + Ord> Inner<T> {
             let callers = self.callers.entry(target.clone()).or_default();
             callers.retain(|caller| !caller.turn.is_closed());
             let first = (0..callers.len()).min_by_key(|index| callers[*index].class);
-            let alike = first.and_then(|first| callers[first].alike);
+            let alike = first.is_some_and(|first| callers[first].alike);
             let patience = self.patience_with(alike);
             let callers = self.callers.entry(target.clone()).or_default();
             match first {
@@ -285,22 +247,23 @@ impl<T: Clone + Ord> Inner<T> {
         }
     }
 
-    /// Who is next for a regular slot. Where call after call is late, a whole rack may hang whose calls came first. Then every other
-    /// slot is for who came last, as everybody else would wait until all of the rack were found out.
-    fn waits(&mut self, now: Instant, least: Class) -> Option<(T, Class)> {
-        self.was_oldest = !self.was_oldest || self.late < MANY_LATE;
-        if self.was_oldest { self.queue.next(now, least) } else { self.queue.latest(now, least) }
-    }
-
-    fn note_late(&mut self) {
-        self.late = (self.late + 1).min(2 * MANY_LATE);
-    }
-
     /// How long a call may take in a regular slot.
-    fn patience_with(&self, alike: Option<Alike>) -> Duration {
-        let usual = alike.and_then(|alike| self.usual[alike as usize].took);
-        let late = usual.map(|usual| usual * LATE);
-        late.map_or(self.patience, |late| late.clamp(self.patience / SHORTEST, self.patience))
+    fn patience_with(&self, alike: bool) -> Duration {
+        let usual = self.usual.filter(|_| alike).map(|usual| usual * LATE);
+        usual.map_or(self.patience, |late| late.clamp(self.patience / SHORTEST, self.patience))
+    }
+
+    /// Takes notice of how one of the calls that are alike ended. One that was given up took at least so long, which says something
+    /// of all where none that began later was answered either: a neighbour that became slow would answer nobody if each were
+    /// given up by what was usual before. Where others are answered, it hangs.
+    fn learn(&mut self, began: Instant, answered: bool) {
+        let took = began.elapsed();
+        if answered {
+            self.answered = self.answered.max(Some(began));
+        } else if self.answered.is_some_and(|last| last > began) {
+            return;
+        }
+        self.usual = Some(self.usual.map_or(took, |usual| (usual * (MEMORY - 1) + took) / MEMORY));
     }
 
     /// Nobody calls the target now: whoever waits for it may.
@@ -343,7 +306,6 @@ impl<T: Clone + Ord> Lane<T> {
                 }
                 () = &mut patience, if !is_late => {
                     is_late = true;
-                    self.lanes.lock().note_late();
                     self.lanes.serve();
                 }
             }
@@ -354,11 +316,8 @@ impl<T: Clone + Ord> Lane<T> {
 impl<T: Clone + Ord> Drop for Lane<T> {
     fn drop(&mut self) {
         let mut inner = self.lanes.lock();
-        if self.answered {
-            inner.late = inner.late.saturating_sub(1);
-        }
-        if let Some(alike) = self.alike.filter(|_| self.answered || self.given_up) {
-            inner.usual[alike as usize].learn(self.began, self.answered);
+        if self.alike && (self.answered || self.given_up) {
+            inner.learn(self.began, self.answered);
         }
         inner.leave(&self.target, self.answered);
         drop(inner);

@@ -104,15 +104,6 @@ impl<K: Clone + Ord> Queue<K> {
         Some((key, class))
     }
 
-    /// The same, but of the most urgent class the key that came last.
-    pub fn latest(&mut self, now: Instant, least: Class) -> Option<(K, Class)> {
-        self.wake(now);
-        let (_, class) = self.waiting().find(|(_, class)| *class <= least)?;
-        let (_, key) = self.ready[class as usize].pop_last()?;
-        self.keys.insert(key.clone(), Entry { busy: true, ..Entry::default() });
-        Some((key, class))
-    }
-
     /// The classes of which keys wait, the most urgent first, and since when.
     fn waiting(&self) -> impl Iterator<Item = (Instant, Class)> {
         Class::ALL.into_iter().filter_map(|it| Some((self.ready[it as usize].first()?.0, it)))

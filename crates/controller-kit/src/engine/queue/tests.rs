@@ -228,21 +228,3 @@ proptest! {
         prop_assert_eq!(rest, wanted.map(|(key, _)| key).collect::<Vec<_>>());
     }
 }
-
-#[test]
-fn the_latest_is_the_one_of_the_most_urgent_class_that_came_last() {
-    let mut queue = Queue::default();
-    let now = Instant::now();
-    for (key, class) in
-        [(1, Class::Normal), (2, Class::Urgent), (3, Class::Urgent), (4, Class::Normal)]
-    {
-        queue.enqueue(key, class, now + Duration::from_millis(key));
-    }
-    let now = now + Duration::from_secs(1);
-    assert_eq!(queue.latest(now, Class::Urgent), Some((3, Class::Urgent)));
-    assert_eq!(queue.next(now, Class::Urgent), Some((2, Class::Urgent)));
-    assert_eq!(queue.latest(now, Class::Urgent), None, "what is left is not urgent enough");
-    assert_eq!(queue.latest(now, Class::Normal), Some((4, Class::Normal)));
-    queue.enqueue(4, Class::Urgent, now);
-    assert_eq!(queue.latest(now, Class::Normal), Some((1, Class::Normal)), "4 is worked on");
-}
