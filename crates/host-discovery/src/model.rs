@@ -193,8 +193,7 @@ impl Verdict {
 
     /// Where it is counted. To come after another machine is short, unless that one's host can neither be made nor ruled out.
     pub fn sort(&self) -> Sort {
-        let is_held =
-            self.reason == Reason::AfterAnother && self.note.is_some() && self.note.is_some();
+        let is_held = self.reason == Reason::AfterAnother && self.note.is_some();
         if is_held { Sort::Pending } else { self.reason.sort() }
     }
 

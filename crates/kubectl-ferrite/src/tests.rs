@@ -345,8 +345,8 @@ fn example(kind: &str, part: &str, word: &str, waits: bool) -> (Kind, Seen) {
 }
 
 /// What `why` prints for each reason that a person reads on an object. The others are not on objects, each for one of these
-/// causes: an event, which `why` does not read (`kubectl events` does); the history of attempts, which `host` shows; a metric; or
-/// a word of the log alone, that of a pass after which nothing is to be read.
+/// causes: an event, which `why` does not read (`kubectl events` does); the history of attempts, which `host` shows; the last
+/// failure of an entry, which `pool` shows; a metric; or a word of the log alone, that of a pass after which nothing is to be read.
 #[test]
 fn each_reason_of_the_five_controllers_is_explained() {
     let mut text = String::new();
@@ -357,6 +357,7 @@ fn each_reason_of_the_five_controllers_is_explained() {
             it.part == "event"
                 || it.part.starts_with("annotation ")
                 || it.part.starts_with("metric ")
+                || it.part.starts_with("`lastFailure`")
         });
         assert_eq!(parts.is_empty(), is_elsewhere, "{word} is in a part that nothing reads");
         for (kind, part) in parts {
