@@ -14,6 +14,8 @@ use controller_kit::engine::{Class, ObjectKey, Shared};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 
+use crate::text;
+
 /// Looks at a time at clusters that answer, and as many at those that did not the last time.
 const LOOKS: usize = 16;
 /// One pass in so many may look.
@@ -80,9 +82,7 @@ impl Look {
     ) -> Result<(T, Turn), String> {
         let Self { lane, mut turn } = self;
         let answer = lane.run(asked, Result::is_ok).await;
-        let answer = answer.unwrap_or_else(|_| {
-            Err("it did not answer before others needed its place".to_owned())
-        })?;
+        let answer = answer.unwrap_or_else(|_| Err(text::GAVE_ITS_PLACE.to_owned()))?;
         turn.answered = true;
         Ok((answer, turn))
     }

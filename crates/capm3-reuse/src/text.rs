@@ -22,6 +22,7 @@ pub(crate) const IMAGE_MISSING: &str =
     "spec.image is missing: name an image, or a method in spec.customDeploy";
 pub(crate) const CHECKSUM_MISSING: &str =
     "spec.image.checksum is missing: give one, or use diskFormat live-iso";
+pub(crate) const GAVE_ITS_PLACE: &str = "it did not answer before others needed its place";
 pub(crate) const INSTALLED: &str = "The host is installed";
 pub(crate) const INSTALLING: &str = "The host is being installed";
 pub(crate) const RENDERED: &str = "The secrets are rendered";
