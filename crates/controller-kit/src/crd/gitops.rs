@@ -21,10 +21,10 @@ pub async fn print(client: &Client, needed: &[Needed], tool: GitOps) -> Result<S
             .get(name)
             .await
             .map_err(|error| format!("CRD {name}: {}", api_error::explain(&error)))?;
-        let additions = additions(&crd.data, fields().filter(|needed| needed.crd == name))?;
+        let operations = patch_of(&crd.data, fields().filter(|needed| needed.crd == name))?;
         match tool {
-            GitOps::Kustomize => kustomize(&mut text, name, &additions),
-            GitOps::Argocd => argocd(&mut text, name, &additions),
+            GitOps::Kustomize => kustomize(&mut text, name, &operations),
+            GitOps::Argocd => argocd(&mut text, name, &operations),
         }
     }
     if tool == GitOps::Argocd {
@@ -35,7 +35,7 @@ pub async fn print(client: &Client, needed: &[Needed], tool: GitOps) -> Result<S
 }
 
 /// JSON patch operations that make our fields of a CRD, whether or not it has them: git may have a CRD without them.
-pub fn additions<'a>(
+pub fn patch_of<'a>(
     crd: &Value,
     needed: impl Iterator<Item = &'a Needed>,
 ) -> Result<Vec<Value>, String> {
@@ -56,22 +56,22 @@ pub fn additions<'a>(
     Ok(operations)
 }
 
-fn kustomize(text: &mut String, name: &str, additions: &[Value]) {
+fn kustomize(text: &mut String, name: &str, operations: &[Value]) {
     let _ = write!(
         text,
         "  - target:\n      kind: CustomResourceDefinition\n      name: {name}\n    patch: |-\n"
     );
-    for operation in additions {
+    for operation in operations {
         let _ = writeln!(text, "      - {operation}");
     }
 }
 
-fn argocd(text: &mut String, name: &str, additions: &[Value]) {
+fn argocd(text: &mut String, name: &str, operations: &[Value]) {
     let _ = write!(
         text,
         "  - group: apiextensions.k8s.io\n    kind: CustomResourceDefinition\n    name: {name}\n    jsonPointers:\n"
     );
-    for operation in additions.iter().filter(|it| it["op"] == "add") {
+    for operation in operations.iter().filter(|it| it["op"] == "add") {
         let _ = writeln!(text, "      - {}", operation["path"].as_str().unwrap_or_default());
     }
 }

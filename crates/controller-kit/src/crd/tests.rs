@@ -123,14 +123,14 @@ fn a_patch_for_git_makes_of_either_crd_the_extended_one() {
     for needed in &wanted {
         extended = apply(&extended, &operations(&extended, needed));
     }
-    let patch = gitops::additions(&crd(), wanted.iter()).unwrap();
+    let patch = gitops::patch_of(&crd(), wanted.iter()).unwrap();
     assert_eq!(apply(&crd(), &patch), extended);
-    let patch = gitops::additions(&extended, wanted[..1].iter()).unwrap();
+    let patch = gitops::patch_of(&extended, wanted[..1].iter()).unwrap();
     assert_eq!(apply(&crd(), &patch), apply(&crd(), &operations(&crd(), &wanted[0])));
     let free = needed(&["spec", "free", "deep"], "any");
-    assert_eq!(gitops::additions(&crd(), std::iter::once(&free)), Ok(vec![]));
+    assert_eq!(gitops::patch_of(&crd(), std::iter::once(&free)), Ok(vec![]));
     let nowhere = needed(&["gone"], "a");
     assert!(
-        gitops::additions(&crd(), std::iter::once(&nowhere)).unwrap_err().contains("no field gone")
+        gitops::patch_of(&crd(), std::iter::once(&nowhere)).unwrap_err().contains("no field gone")
     );
 }
