@@ -3,24 +3,24 @@
 use std::time::Duration;
 
 use controller_kit::engine::Reason as _;
-use controller_kit::engine::reasons::Location;
+use controller_kit::engine::reasons::{Location, ObjectPart};
 use controller_kit::reasons;
 use ironic::PowerTarget as Call;
 use serde::{Deserialize, Serialize};
 
 const POWER_MANAGED: Location = Location::new(
     "BareMetalHost",
-    "condition `PowerManaged`",
+    ObjectPart::Condition("PowerManaged"),
     "Whether the controller manages the host's power.",
 );
 const REBOOTING: Location = Location::new(
     "BareMetalHost",
-    "condition `Rebooting`",
+    ObjectPart::Condition("Rebooting"),
     "The step of a power cycle. A host that was off when it ceased to be managed has the reason of `PowerManaged` here: \
      it may be on by now. Its holds are carried out in the same cycle when it is managed again.",
 );
 const EVENT: Location =
-    Location::new("BareMetalHost", "event", "A change, or a mistake, when it happens.");
+    Location::new("BareMetalHost", ObjectPart::Event, "A change, or a mistake, when it happens.");
 
 reasons! {
     /// Why a decision was taken. The words are read back and never change.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use controller_kit::engine::Reason as _;
-use controller_kit::engine::reasons::{Kind, Location};
+use controller_kit::engine::reasons::{Kind, Location, ObjectPart};
 use controller_kit::reasons;
 
 /// What the operator or a process of ours does by itself takes no longer, but for installing and clearing.
@@ -16,31 +16,31 @@ const HOURS: Duration = Duration::from_secs(6 * 3600);
 
 const ASSOCIATED: Location = Location::new(
     "Metal3Machine",
-    "condition `AssociateBareMetalHost`",
+    ObjectPart::Condition("AssociateBareMetalHost"),
     "How the machine gets its host.",
 );
 const READY: Location = Location::new(
     "Metal3Machine",
-    "condition `Ready`",
+    ObjectPart::Condition("Ready"),
     "The sum. It stays true with a reason about a Node, and with `Refused` or `OwnerUnreadable` of an installed machine.",
 );
 const PAUSED: Location = Location::new(
     "Metal3Machine",
-    "condition `Paused`",
+    ObjectPart::Condition("Paused"),
     "Whether the controller leaves the machine alone.",
 );
 const DATA: Location = Location::new(
     "Metal3Machine",
-    "condition `Metal3DataReady`",
+    ObjectPart::Condition("Metal3DataReady"),
     "Whether the rendered secrets exist.",
 );
 const MACHINE_EVENT: Location = Location::new(
     "Metal3Machine",
-    "event",
+    ObjectPart::Event,
     "A step, when it happens: also each reason of `AssociateBareMetalHost`.",
 );
 const HOST_EVENT: Location =
-    Location::new("BareMetalHost", "event", "A reservation begins, stays or ends.");
+    Location::new("BareMetalHost", ObjectPart::Event, "A reservation begins, stays or ends.");
 
 reasons! {
     /// Why a decision was taken.

@@ -2,52 +2,61 @@
 
 use std::time::Duration;
 
-use controller_kit::engine::reasons::Location;
+use controller_kit::engine::reasons::{Location, ObjectPart};
 use controller_kit::reasons;
 
 const MISSING: Location = Location::new(
     "ClusterPool",
-    "condition `MissingDependencies`",
+    ObjectPart::Condition("MissingDependencies"),
     "Whether everything exists that the pool refers to. Not checked while the pool is being deleted.",
 );
 const INVENTORY: Location = Location::new(
     "ClusterPool",
-    "condition `InventoryValid`",
+    ObjectPart::Condition("InventoryValid"),
     "How many entries can be used for the size. The message also names entries that are listed twice, and an invalid number of \
      attempts.",
 );
 const CAPACITY: Location = Location::new(
     "ClusterPool",
-    "condition `CapacityAvailable`",
+    ObjectPart::Condition("CapacityAvailable"),
     "Whether the pool gets the clusters that it lacks by itself. It is False while the pool waits for a person or a limit. The reason \
      is the gravest cause, and the message has a sentence for each.",
 );
 const CURRENT: Location = Location::new(
     "ClusterPool",
-    "condition `AllClustersCurrent`",
+    ObjectPart::Condition("AllClustersCurrent"),
     "Which unclaimed clusters are to be replaced, first those that are not installed yet.",
 );
 const DELETION: Location = Location::new(
     "ClusterPool",
-    "condition `DeletionPossible`",
+    ObjectPart::Condition("DeletionPossible"),
     "What a deleted pool waits for: first clusters, then leases, then namespaces.",
 );
 const SOLE: Location = Location::new(
     "ClusterPool",
-    "condition `SoleController`",
+    ObjectPart::Condition("SoleController"),
     "Whether Hive's own controller writes to the pool, too. The controller notices that within seconds.",
 );
-const PENDING: Location =
-    Location::new("ClusterClaim", "condition `Pending`", "Why the claim has no cluster.");
-const EVENT: Location =
-    Location::new("ClusterPool", "event", "A warning about an entry, a cluster or a write.");
+const PENDING: Location = Location::new(
+    "ClusterClaim",
+    ObjectPart::Condition("Pending"),
+    "Why the claim has no cluster.",
+);
+const EVENT: Location = Location::new(
+    "ClusterPool",
+    ObjectPart::Event,
+    "A warning about an entry, a cluster or a write.",
+);
 const FAILURE: Location = Location::new(
     "ClusterPool",
-    "`lastFailure` of an entry in `status.inventory`",
+    ObjectPart::Field("`lastFailure` of an entry in `status.inventory`"),
     "What went wrong with the entry last.",
 );
-const ENTRY_EVENT: Location =
-    Location::new("ClusterDeploymentCustomization", "event", "A warning about the patches.");
+const ENTRY_EVENT: Location = Location::new(
+    "ClusterDeploymentCustomization",
+    ObjectPart::Event,
+    "A warning about the patches.",
+);
 
 reasons! {
     /// Why a piece of work is done, or something is told.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use controller_kit::engine::Reason as _;
-use controller_kit::engine::reasons::Location;
+use controller_kit::engine::reasons::{Location, ObjectPart};
 use controller_kit::reasons;
 
 /// A host was made.
@@ -15,38 +15,41 @@ pub const APPROVAL_UNKNOWN: &str = "ApprovalUnknown";
 /// A discovery cannot be decoded.
 pub const UNDECODABLE: &str = "Undecodable";
 
-const READY: Location =
-    Location::new("BareMetalHostDiscovery", "condition `Ready`", "Whether machines become hosts.");
+const READY: Location = Location::new(
+    "BareMetalHostDiscovery",
+    ObjectPart::Condition("Ready"),
+    "Whether machines become hosts.",
+);
 const IRONIC: Location = Location::new(
     "BareMetalHostDiscovery",
-    "condition `IronicReachable`",
+    ObjectPart::Condition("IronicReachable"),
     "Whether Ironic answers this controller.",
 );
 const PENDING: Location = Location::new(
     "BareMetalHostDiscovery",
-    "list `status.pending`",
+    ObjectPart::List("status.pending"),
     "Machines that wait for a person or for room.",
 );
 const FAILURES: Location = Location::new(
     "BareMetalHostDiscovery",
-    "list `status.failures`",
+    ObjectPart::List("status.failures"),
     "Machines that cannot become hosts.",
 );
 const CONFLICTS: Location = Location::new(
     "BareMetalHostDiscovery",
-    "list `status.conflicts`",
+    ObjectPart::List("status.conflicts"),
     "Machines that conflict with another host.",
 );
 const DISCOVERY_EVENT: Location = Location::new(
     "BareMetalHostDiscovery",
-    "event",
+    ObjectPart::Event,
     "A change, when it happens: also each new reason of a condition or a list.",
 );
 const HOST_EVENT: Location =
-    Location::new("BareMetalHost", "event", "A new host, or work on its node in Ironic.");
+    Location::new("BareMetalHost", ObjectPart::Event, "A new host, or work on its node in Ironic.");
 const METRIC: Location = Location::new(
     "The controller",
-    "metric `ferrite_host_discovery_waiting`",
+    ObjectPart::Metric("ferrite_host_discovery_waiting"),
     "Waits that no object shows.",
 );
 

@@ -1,6 +1,6 @@
 //! The reasons of the five controllers, as their own tables have them.
 
-use controller_kit::engine::reasons::{About, Kind, Location, Reason};
+use controller_kit::engine::reasons::{About, Kind, Location, ObjectPart, Reason};
 
 use crate::text;
 
@@ -38,9 +38,18 @@ pub(crate) fn find(kind: &str, part: &str, word: &str) -> Option<Known> {
     })
 }
 
-/// Whether a place of the reference is this part: it stands there between backquotes.
+/// Whether a place of the reference is this part.
 fn names(kind: &str, part: &str, place: &Location) -> bool {
-    place.object == kind && place.part.split('`').nth(1) == Some(part)
+    place.object == kind && path(place) == Some(part)
+}
+
+/// The name of the condition, or the path of the list, at a place that `why` reads.
+pub(crate) fn path(place: &Location) -> Option<&'static str> {
+    match place.part {
+        ObjectPart::Condition(name) => Some(name),
+        ObjectPart::List(path) => Some(path),
+        ObjectPart::Field(_) | ObjectPart::Event | ObjectPart::Metric(_) => None,
+    }
 }
 
 impl Known {

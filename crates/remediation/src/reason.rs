@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use controller_kit::engine::Reason as _;
-use controller_kit::engine::reasons::Location;
+use controller_kit::engine::reasons::{Location, ObjectPart};
 use controller_kit::reasons;
 use serde::{Deserialize, Serialize};
 
@@ -14,24 +14,24 @@ const HOURS: Duration = Duration::from_secs(4 * 3600);
 
 const SUCCEEDED: Location = Location::new(
     "Metal3Remediation",
-    "condition `Succeeded`",
+    ObjectPart::Condition("Succeeded"),
     "The step or the cause of a wait, then the outcome. It is `Unknown` during an attempt. Once you correct a cause, the request \
      goes on by itself. A request of CAPM3's kind has no \
      conditions: its annotation `ferrite.metal3.io/remediation-standing` has the same reasons.",
 );
 const EVENT: Location = Location::new(
     "Metal3Remediation, Machine, BareMetalHost",
-    "event",
+    ObjectPart::Event,
     "A step, a failed attempt (as a warning) or the outcome, when it happens.",
 );
 const HISTORY: Location = Location::new(
     "BareMetalHost",
-    "annotation `ferrite.metal3.io/remediation-history`, field `result`",
+    ObjectPart::Field("annotation `ferrite.metal3.io/remediation-history`, field `result`"),
     "The outcome of each attempt. After a failed attempt the next one follows without action.",
 );
 const METRIC: Location = Location::new(
     "The controller",
-    "metric `ferrite_remediation_waiting`",
+    ObjectPart::Metric("ferrite_remediation_waiting"),
     "Waits that no object shows.",
 );
 

@@ -5,11 +5,9 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use anyhow::ensure;
-use controller_kit::engine::reasons::{About, Kind, Location};
+use controller_kit::engine::reasons::{About, Kind, Location, ObjectPart};
 
 use crate::controllers::{self, PODS};
-
-const EVENT: &str = "event";
 
 const NOTE: &str = "Made from the code by `cargo xtask crdgen`.\n\n\
     The message beside a reason names objects and facts. The event `Undecodable` is a warning about an object that the \
@@ -58,7 +56,7 @@ fn places(shown: &[&About]) -> Vec<Location> {
             places.push(*place);
         }
     }
-    places.sort_by_key(|it| it.part == EVENT);
+    places.sort_by_key(|it| it.part == ObjectPart::Event);
     places
 }
 
@@ -86,7 +84,7 @@ fn section(reason: &About) -> String {
 
 /// How long a reason stands on an object; an event has no time.
 fn lasts(reason: &About) -> String {
-    if reason.places.iter().all(|it| it.part == EVENT) {
+    if reason.places.iter().all(|it| it.part == ObjectPart::Event) {
         return String::new();
     }
     match reason.kind {
@@ -126,8 +124,9 @@ fn title(see: &str) -> String {
 mod tests {
     use super::*;
 
-    const DOOR: Location = Location::new("Door", "condition `Open`", "Whether it is open.");
-    const NEWS: Location = Location::new("Door", EVENT, "News.");
+    const DOOR: Location =
+        Location::new("Door", ObjectPart::Condition("Open"), "Whether it is open.");
+    const NEWS: Location = Location::new("Door", ObjectPart::Event, "News.");
     const JAMMED: About = About {
         word: "Jammed",
         meaning: "The door is jammed.",

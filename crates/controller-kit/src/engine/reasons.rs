@@ -1,7 +1,7 @@
 //! Why something was decided, as data: the word that condition, event, log and metric share, what it means, what to do
 //! about it, and how long it may last.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug, Display, Formatter};
 use std::time::Duration;
 
 /// What is known of a reason.
@@ -24,20 +24,47 @@ pub struct About {
     pub see: &'static str,
 }
 
+/// A part of an object that has reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectPart {
+    /// A condition, by its name.
+    Condition(&'static str),
+    /// A list of its status, by its path.
+    List(&'static str),
+    /// Anything else on the object, as the page of reasons calls it.
+    Field(&'static str),
+    /// Its events.
+    Event,
+    /// A metric, by its name.
+    Metric(&'static str),
+}
+
+impl Display for ObjectPart {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Condition(name) => write!(out, "condition `{name}`"),
+            Self::List(path) => write!(out, "list `{path}`"),
+            Self::Field(text) => out.write_str(text),
+            Self::Event => out.write_str("event"),
+            Self::Metric(name) => write!(out, "metric `{name}`"),
+        }
+    }
+}
+
 /// Where a person reads a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
     /// The kind of the object.
     pub object: &'static str,
-    /// The condition, list or event of the object.
-    pub part: &'static str,
+    /// The part of the object.
+    pub part: ObjectPart,
     /// What that says of the object, as whole sentences.
     pub about: &'static str,
 }
 
 impl Location {
     /// A part of an object, and what it says.
-    pub const fn new(object: &'static str, part: &'static str, about: &'static str) -> Self {
+    pub const fn new(object: &'static str, part: ObjectPart, about: &'static str) -> Self {
         Self { object, part, about }
     }
 }

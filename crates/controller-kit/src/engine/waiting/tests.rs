@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::*;
-use crate::engine::reasons::Location;
+use crate::engine::reasons::{Location, ObjectPart};
 use crate::reasons;
 
-const DOOR: Location = Location::new("Door", "condition `Open`", "Whether it is open.");
+const DOOR: Location = Location::new("Door", ObjectPart::Condition("Open"), "Whether it is open.");
 
 reasons! {
     /// Why somebody waits.
