@@ -171,5 +171,5 @@ impl Agent {
 fn address(index: u32, network: u8) -> String {
     // Two agents never share one: a BMC that two machines name is nobody's.
     let [_, more, high, low] = index.to_be_bytes();
-    format!("10.{}.{high}.{low}", network + more)
+    format!("10.{}.{high}.{low}", network.wrapping_add(more))
 }
