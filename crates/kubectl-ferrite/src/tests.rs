@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use controller_kit::engine::reasons::ObjectPart;
 use k8s_openapi::jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -340,6 +341,12 @@ fn example(kind: &str, part: &str, word: &str, waits: bool) -> (Kind, Seen) {
     (kind, seen)
 }
 
+/// Fields with a reason that another command shows: `pool`, and `host`.
+const SHOWN_ELSEWHERE: [&str; 2] = [
+    "`lastFailure` of an entry in `status.inventory`",
+    "annotation `ferrite.metal3.io/remediation-history`, field `result`",
+];
+
 /// What `why` prints for each reason that a person reads on an object. The others are not on objects, each for one of these
 /// causes: an event, which `why` does not read (`kubectl events` does); the history of attempts, which `host` shows; the last
 /// failure of an entry, which `pool` shows; a metric; or a word of the log alone, that of a pass after which nothing is to be read.
@@ -348,8 +355,12 @@ fn each_reason_of_the_five_controllers_is_explained() {
     let mut text = String::new();
     for known in reasons::all() {
         let word = known.about.word;
-        let parts = parts(&known);
-        for (kind, part) in parts {
+        for place in known.about.places {
+            if let ObjectPart::Field(field) = place.part {
+                assert!(SHOWN_ELSEWHERE.contains(&field), "{word} is in {field}: nobody reads it");
+            }
+        }
+        for (kind, part) in parts(&known) {
             let (kind, seen) = example(kind, part, word, known.waits());
             let links = explain(kind, &seen);
             let link = links.iter().find(|it| it.reason.as_deref() == Some(word));
