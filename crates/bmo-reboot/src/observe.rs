@@ -291,8 +291,7 @@ async fn node(context: &Context, host: &Host, id: &str) -> Found {
     if let Some(problem) = nodes.silence() {
         return Found::nothing(NodeSeen::Unanswered { lasting: true, problem });
     }
-    let urgency =
-        if host.is_urgent(&context.policy) { Urgency::Urgent } else { Urgency::Background };
+    let urgency = if host.is_urgent(&context.policy) { Urgency::Urgent } else { Urgency::Normal };
     let full = host.disable_power_off.then_some(Detail::Full);
     let mut answer = nodes.read(id, full, urgency).await;
     let stays_on = |it: &Reading| it.node.disable_power_off == Some(true);

@@ -65,7 +65,7 @@ pub struct Settings {
     /// How long a machine may take to shut down before its power is cut
     #[arg(long, env = "FERRITE_SOFT_TIMEOUT", global = true, default_value = "180s")]
     pub soft_timeout: String,
-    /// Most calls to Ironic at the same time, of those that it answers within two seconds: from 1 to 8
+    /// Most calls to Ironic at the same time, of those that it answers within a second: from 1 to 8
     #[arg(long, env = "FERRITE_POWER_CALLS", global = true, default_value = "6")]
     pub power_calls: String,
     /// Most soft attempts under way; each takes one of Ironic's workers for as long as it lasts

@@ -14,7 +14,7 @@ const DEFAULT_CA: &str = "/opt/metal3/certs/ca/tls.crt";
 const DEFAULT_CLIENT_CERT: &str = "/opt/metal3/certs/client/tls.crt";
 const DEFAULT_CLIENT_KEY: &str = "/opt/metal3/certs/client/tls.key";
 /// How long a call may hold up others. Ironic answers what needs no machine within a fraction of it.
-const CALL_PATIENCE: Duration = Duration::from_secs(2);
+const CALL_PATIENCE: Duration = Duration::from_secs(1);
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Settings of the client. They hold paths, never the secrets themselves, so they may be logged.

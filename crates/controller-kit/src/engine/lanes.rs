@@ -7,17 +7,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
-use super::queue::{Class, Queue};
+use super::queue::{Class, Order, Queue};
 use super::slots::{Limits, Slots};
 
 /// A call that takes so many times as long as others that are alike took hangs.
 const LATE: u32 = 3;
 /// But not before this part of the patience: a moment says nothing.
-const SHORTEST: u32 = 20;
+const SHORTEST: u32 = 10;
 /// How many calls say what is usual.
 const MEMORY: u32 = 8;
+/// Any other call is given up for others after so many times the patience: it may only be slow.
+const GIVEN: u32 = 2;
 
 /// Slots for calls; clones share them.
 #[derive(Debug)]
@@ -37,8 +39,17 @@ struct Inner<T: Clone + Ord> {
     queue: Queue<T>,
     suspects: Queue<T>,
     callers: BTreeMap<T, Vec<Caller<T>>>,
-    /// How the call to a target is told to give up.
-    calls: BTreeMap<T, oneshot::Sender<()>>,
+    /// Those that are under way.
+    calls: BTreeMap<T, Call>,
+}
+
+/// A call that is under way.
+#[derive(Debug)]
+struct Call {
+    /// From when on it may be given up for others.
+    goes: Instant,
+    /// How it is told to.
+    give_up: oneshot::Sender<()>,
 }
 
 /// Somebody who waits for a slot.
@@ -71,34 +82,54 @@ pub struct Lane<T: Clone + Ord> {
 }
 
 tokio::task_local! {
-    /// How many slots the pass of the engine that runs now waits for, or has.
-    static HELD: Arc<AtomicUsize>;
+    /// The turns of the pass of the engine that runs now.
+    static TURNS: Arc<Turns>;
 }
 
-/// Runs a pass of the engine, so that `held` says whether it waits for a slot or has one: what hangs then is given up here, and
-/// whoever only waits for its turn does not hang.
-pub(super) async fn watched<F: Future>(held: Arc<AtomicUsize>, pass: F) -> F::Output {
-    HELD.scope(held, pass).await
+/// The slots that a pass of the engine waits for, or has. What hangs then is given up here, and whoever only waits for its turn does
+/// not hang.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    count: AtomicUsize,
+    /// Told when it begins to wait.
+    begun: Arc<Notify>,
+}
+
+impl Turns {
+    pub(super) fn new(begun: Arc<Notify>) -> Self {
+        Self { count: AtomicUsize::new(0), begun }
+    }
+
+    /// Whether the pass waits for a slot, or has one.
+    pub(super) fn any(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// Runs a pass of the engine whose turns are known.
+pub(super) async fn watched<F: Future>(turns: Arc<Turns>, pass: F) -> F::Output {
+    TURNS.scope(turns, pass).await
 }
 
 /// Counts the pass that runs now as one that waits for a slot, or has one, until it is dropped.
 #[derive(Debug)]
-struct Held(Option<Arc<AtomicUsize>>);
+struct Held(Option<Arc<Turns>>);
 
 impl Held {
     fn begin() -> Self {
-        let held = HELD.try_with(Arc::clone).ok();
-        if let Some(held) = &held {
-            held.fetch_add(1, Ordering::Relaxed);
+        let turns = TURNS.try_with(Arc::clone).ok();
+        if let Some(turns) = &turns {
+            turns.count.fetch_add(1, Ordering::Relaxed);
+            turns.begun.notify_one();
         }
-        Self(held)
+        Self(turns)
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(held) = &self.0 {
-            held.fetch_sub(1, Ordering::Relaxed);
+        if let Some(turns) = &self.0 {
+            turns.count.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -175,17 +206,17 @@ impl<T: Clone + Ord> Lanes<T> {
     /// Gives each free slot to the caller that is next.
     fn serve(&self) {
         let (mut inner, now) = (self.lock(), Instant::now());
-        let may_go = inner.may_go;
-        for target in inner.slots.make_room(now, may_go) {
-            if let Some(give_up) = inner.calls.remove(&target) {
+        for target in inner.make_room(now) {
+            if let Some(call) = inner.calls.remove(&target) {
                 // A call that has just ended leaves anyway.
-                let _ = give_up.send(());
+                let _ = call.give_up.send(());
             }
         }
         let mut unwanted = Vec::new();
         while let Some((target, caller)) = inner.next(now) {
             let (give_up, told) = oneshot::channel();
-            inner.calls.insert(target.clone(), give_up);
+            let goes = if caller.alike { now } else { now + inner.patience * GIVEN };
+            inner.calls.insert(target.clone(), Call { goes, give_up });
             let lane = Lane {
                 lanes: self.clone(),
                 target,
@@ -211,10 +242,20 @@ impl<T: Clone + Ord> Inner<T> {
         queue.enqueue(target.clone(), class, now);
     }
 
+    /// Which calls have to go, so that others have their turn.
+    fn make_room(&mut self, now: Instant) -> Vec<T> {
+        let Self { slots, calls, may_go, .. } = self;
+        let goes = |target: &T| calls.get(target).is_none_or(|call| call.goes <= now);
+        slots.make_room(now, |target| may_go(target) && goes(target))
+    }
+
     /// The caller that is next, with a slot for its target.
     fn next(&mut self, now: Instant) -> Option<(T, Caller<T>)> {
         loop {
-            let mut found = self.slots.free_for().and_then(|least| self.queue.next(now, least));
+            // A whole rack may hang whose calls came first: who came last would wait until all of it were tried.
+            let order = if self.slots.is_in_doubt() { Order::Latest } else { Order::Oldest };
+            let free = self.slots.free_for();
+            let mut found = free.and_then(|least| self.queue.next_in(order, now, least));
             if found.is_none() && self.slots.has_slow() {
                 found = self.suspects.next(now, Class::Background);
             }

@@ -26,6 +26,16 @@ impl Class {
     pub const ALL: [Self; 3] = [Self::Urgent, Self::Normal, Self::Background];
 }
 
+/// Who goes first among those that are as urgent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Who has waited longest.
+    Oldest,
+    /// Of the urgent ones who came last, and every other time one of the class after that: those that came before may all be
+    /// stuck.
+    Latest,
+}
+
 /// One key in so many is handed out by its age.
 const OLDEST_EVERY: u32 = 8;
 
@@ -37,6 +47,8 @@ pub struct Queue<K: Ord> {
     ready: [BTreeSet<(Instant, K)>; 3],
     timers: BTreeSet<(Instant, K)>,
     handed_out: u32,
+    /// The class of the one before.
+    before: Class,
     /// Which classes had no key since one was last handed out by its age.
     passed_over: [bool; 3],
 }
@@ -68,6 +80,7 @@ impl<K: Ord> Default for Queue<K> {
             ready: std::array::from_fn(|_| BTreeSet::new()),
             timers: BTreeSet::new(),
             handed_out: 0,
+            before: Class::Background,
             passed_over: [false; 3],
         }
     }
@@ -87,14 +100,22 @@ impl<K: Clone + Ord> Queue<K> {
     /// The key that is to be worked on now, none that is less urgent than this but for the one in eight. It is busy until
     /// [`Queue::done`].
     pub fn next(&mut self, now: Instant, least: Class) -> Option<(K, Class)> {
+        self.next_in(Order::Oldest, now, least)
+    }
+
+    /// The same in this order.
+    pub fn next_in(&mut self, order: Order, now: Instant, least: Class) -> Option<(K, Class)> {
         self.wake(now);
         let by_age = self.handed_out + 1 == OLDEST_EVERY;
-        let class = if by_age {
-            self.overdue()?
-        } else {
-            self.waiting().map(|(_, class)| class).find(|class| *class <= least)?
-        };
-        let (_, key) = self.ready[class as usize].pop_first()?;
+        let class = if by_age { self.overdue() } else { self.turn(order, least) }?;
+        let ready = &mut self.ready[class as usize];
+        let (_, key) = match order {
+            Order::Latest if !by_age && class == Class::Urgent => ready.pop_last(),
+            _ => ready.pop_first(),
+        }?;
+        if order == Order::Latest {
+            self.before = class;
+        }
         self.handed_out = (self.handed_out + 1) % OLDEST_EVERY;
         if by_age {
             self.passed_over = [true; 3];
@@ -107,6 +128,15 @@ impl<K: Clone + Ord> Queue<K> {
     /// The classes of which keys wait, the most urgent first, and since when.
     fn waiting(&self) -> impl Iterator<Item = (Instant, Class)> {
         Class::ALL.into_iter().filter_map(|it| Some((self.ready[it as usize].first()?.0, it)))
+    }
+
+    /// The class whose turn it is.
+    fn turn(&self, order: Order, least: Class) -> Option<Class> {
+        let other = |class: &Class| {
+            order == Order::Latest && *class != self.before && *class != Class::Background
+        };
+        let waiting = || self.waiting().map(|(_, class)| class);
+        waiting().find(other).or_else(|| waiting().find(|class| *class <= least))
     }
 
     /// The class of the oldest key, unless a more urgent one was passed over.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::hash::Hash;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,7 +16,7 @@ use tokio::sync::Notify;
 use super::decision::{Decision, Event, Next, Now, Outcome};
 use super::error::{Error, REFUSED, TIMED_OUT};
 use super::fresh::Fresh;
-use super::lanes;
+use super::lanes::{self, Turns};
 use super::memory::{Cell, Memory};
 use super::outbox::Outbox;
 use super::queue::{Class, Queue, spread};
@@ -215,7 +214,9 @@ pub async fn run<C: Controller>(
         waiting,
         decisions,
         passes: BTreeMap::new(),
+        waits: Arc::default(),
     };
+    let waits = engine.waits.clone();
     let mut passes = FuturesUnordered::new();
     let allowed = kit.allowed();
     pin_mut!(allowed, watching, publishing);
@@ -229,6 +230,7 @@ pub async fn run<C: Controller>(
         tokio::select! {
             _ = tick.tick() => kit.liveness.beat("controller", TURN),
             () = lookout.0.changed.notified() => {}
+            () = waits.notified() => {}
             () = sleep_until(wake) => {}
             Some(()) = allowed.next() => {
                 for key in controller.keys() {
@@ -299,24 +301,27 @@ struct Engine<'a, C: Controller> {
     waiting: Waiting<C::Key>,
     decisions: IntCounterVec,
     passes: BTreeMap<C::Key, Pass>,
+    /// Told when a pass begins to wait for its turn at a neighbour.
+    waits: Arc<Notify>,
 }
 
 /// A pass that is under way.
 struct Pass {
     abort: AbortHandle,
-    /// How many slots for calls it waits for, or has.
-    held: Arc<AtomicUsize>,
+    class: Class,
+    turns: Arc<Turns>,
 }
 
 impl<'a, C: Controller> Engine<'a, C> {
     /// Gives slow passes up where there are too many of them.
     fn make_room(&mut self) {
         let passes = &self.passes;
+        let waits = |key: &C::Key| passes.get(key).is_some_and(|pass| pass.turns.any());
+        // A rack that hangs makes hundreds of urgent passes wait at their neighbour. Whoever is asked for after them has to get there, too.
+        let is_urgent = |pass: &Pass| pass.class == Class::Urgent;
+        self.slots.set_aside(|key| waits(key) && passes.get(key).is_some_and(is_urgent));
         // Whoever waits for its turn at a neighbour does not hang, and would only lose that turn.
-        let may_go = |key: &C::Key| {
-            passes.get(key).is_some_and(|pass| pass.held.load(Ordering::Relaxed) == 0)
-        };
-        for key in self.slots.make_room(Instant::now(), may_go) {
+        for key in self.slots.make_room(Instant::now(), |key| !waits(key)) {
             if let Some(pass) = self.passes.remove(&key) {
                 pass.abort.abort();
             }
@@ -339,7 +344,8 @@ impl<'a, C: Controller> Engine<'a, C> {
                 self.lookout.lines().fresh.begins(&key);
                 let memory = self.memory.take(&key);
                 let (handle, abort) = AbortHandle::new_pair();
-                self.passes.insert(key.clone(), Pass { abort: handle, held: Arc::default() });
+                let turns = Arc::new(Turns::new(self.waits.clone()));
+                self.passes.insert(key.clone(), Pass { abort: handle, class, turns });
                 return Some((key, memory, abort));
             }
             // Its last pass was slow, and too many that are slow are under way.
@@ -363,8 +369,8 @@ impl<'a, C: Controller> Engine<'a, C> {
     ) -> impl Future<Output = (C::Key, Cell<C::Memory>, End<C::Reason>)> + use<'a, C> {
         let (kit, controller, outbox) = (self.kit, self.controller, self.outbox);
         let decisions = self.decisions.clone();
-        let held = self.passes.get(&key).map(|pass| pass.held.clone()).unwrap_or_default();
-        lanes::watched(held, async move {
+        let turns = self.passes.get(&key).map(|pass| pass.turns.clone()).unwrap_or_default();
+        lanes::watched(turns, async move {
             if !kit.may_act() {
                 return (key, cell, End::NotActing);
             }

@@ -28,11 +28,20 @@ pub struct Limits {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Slots<T: Ord> {
     limits: Limits,
-    /// Since when, and from when on it is late.
-    regular: BTreeMap<T, (Instant, Instant)>,
+    regular: BTreeMap<T, Taken>,
     slow: BTreeMap<T, Instant>,
     /// Targets that were slow the last time that they were worked on.
     suspects: BTreeSet<T>,
+}
+
+/// A regular slot that a target has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Taken {
+    since: Instant,
+    /// From when on it is late.
+    late: Instant,
+    /// When to look whether it has to leave.
+    look: Instant,
 }
 
 impl<T: Clone + Ord> Slots<T> {
@@ -70,7 +79,8 @@ impl<T: Clone + Ord> Slots<T> {
         if suspect {
             self.slow.insert(target.clone(), now);
         } else {
-            self.regular.insert(target.clone(), (now, now + patience));
+            let late = now + patience;
+            self.regular.insert(target.clone(), Taken { since: now, late, look: late });
         }
         true
     }
@@ -85,19 +95,38 @@ impl<T: Clone + Ord> Slots<T> {
         self.slow.len() < self.limits.slow
     }
 
+    /// Whether as many that do not answer are worked on as there are regular slots: more of them may come first.
+    pub fn is_in_doubt(&self) -> bool {
+        self.slow.len() >= self.limits.regular
+    }
+
+    /// Moves those that only wait for somebody else, who serves few at a time, out of the regular slots, where there is room for
+    /// them. They are no suspects.
+    pub fn set_aside(&mut self, waits: impl Fn(&T) -> bool) {
+        let Self { limits, regular, slow, .. } = self;
+        regular.retain(|target, taken| {
+            let goes = slow.len() < limits.slow && waits(target);
+            if goes {
+                slow.insert(target.clone(), taken.since);
+            }
+            !goes
+        });
+    }
+
     /// Moves those that took too long out of the regular slots. Where there is no room for one, the longest of those that may go
     /// has to, and comes back from here; where none may, it stays for now.
     pub fn make_room(&mut self, now: Instant, may_go: impl Fn(&T) -> bool) -> Vec<T> {
-        let late = self.regular.iter().filter(|(_, (_, late))| *late <= now);
-        let late: Vec<(T, Instant)> = late.map(|(it, (since, _))| (it.clone(), *since)).collect();
+        let late = self.regular.iter().filter(|(_, taken)| taken.late <= now);
+        let late: Vec<(T, Taken)> = late.map(|(it, taken)| (it.clone(), *taken)).collect();
         let mut given_up = Vec::new();
-        for (target, since) in late {
+        for (target, taken) in late {
+            let since = taken.since;
             if !self.has_slow() {
                 let all = self.slow.iter().chain([(&target, &since)]);
                 let longest = all.filter(|(it, _)| may_go(it)).min_by_key(|(_, since)| **since);
                 let Some(longest) = longest.map(|(it, _)| it.clone()) else {
-                    let later = now + self.limits.patience;
-                    self.regular.insert(target, (since, later));
+                    let look = now + self.limits.patience;
+                    self.regular.insert(target, Taken { look, ..taken });
                     continue;
                 };
                 self.slow.remove(&longest);
@@ -114,7 +143,7 @@ impl<T: Clone + Ord> Slots<T> {
 
     /// When [`Slots::make_room`] has something to do next.
     pub fn next_at(&self) -> Option<Instant> {
-        self.regular.values().map(|(_, late)| *late).min()
+        self.regular.values().map(|taken| taken.look).min()
     }
 
     /// The work for a target has ended. `answered`: the target took part in that, so it is not slow any more.

@@ -173,10 +173,32 @@ async fn a_call_that_takes_longer_than_those_like_it_frees_its_slot_before_the_p
         _ = hangs.run(std::future::pending::<()>(), |()| true) => panic!("it hangs"),
         () = alike(&lanes, 3, Duration::ZERO) => {}
     }
-    assert!(began.elapsed() >= patience / 20 && began.elapsed() < patience / 2);
+    assert!(began.elapsed() >= patience / SHORTEST && began.elapsed() < patience / 2);
     // A call of another kind may take its time.
     let other = lanes.enter(&4, Class::Normal).await;
     assert_eq!(other.patience, patience);
+}
+
+/// A hundred that hang came first. Each of them keeps a slot for the patience.
+#[tokio::test]
+async fn who_comes_after_many_that_hang_does_not_wait_until_all_of_them_were_tried() {
+    const RACK: u32 = 100;
+    let lanes = Lanes::new(Limits { regular: 2, slow: 2, patience: PATIENCE }, |_| true);
+    let hang = join_all((0..RACK).map(async |target| {
+        let lane = lanes.enter(&target, Class::Urgent).await;
+        let _ = lane.run(std::future::pending::<()>(), |()| true).await;
+        std::future::pending::<()>().await;
+    }));
+    let come_after = async {
+        tokio::task::yield_now().await;
+        join_all((RACK..RACK + 8).map(|target| answers(&lanes, target, Class::Urgent))).await
+    };
+    let began = Instant::now();
+    tokio::select! {
+        _ = hang => panic!("they hang"),
+        _ = come_after => {}
+    }
+    assert!(began.elapsed() < PATIENCE * 8, "{:?} of {:?}", began.elapsed(), PATIENCE * RACK / 2);
 }
 
 #[tokio::test]
@@ -227,8 +249,8 @@ async fn calls_that_hang_beside_others_do_not_change_what_is_usual() {
 #[tokio::test]
 async fn a_pass_that_waits_for_its_turn_or_calls_is_known_to() {
     let lanes = Lanes::new(Limits { regular: 1, slow: 1, patience: PATIENCE }, |_| true);
-    let held = Arc::<AtomicUsize>::default();
-    let count = || held.load(Ordering::Relaxed);
+    let held = Arc::<Turns>::default();
+    let count = || held.count.load(Ordering::Relaxed);
     let first = lanes.enter(&1, Class::Normal).await;
     assert_eq!(count(), 0, "nobody drives that one");
     let pass = watched(held.clone(), async { lanes.enter(&2, Class::Normal).await });

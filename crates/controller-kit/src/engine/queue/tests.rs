@@ -228,3 +228,31 @@ proptest! {
         prop_assert_eq!(rest, wanted.map(|(key, _)| key).collect::<Vec<_>>());
     }
 }
+
+#[test]
+fn the_latest_of_the_urgent_goes_first_and_the_next_class_has_its_turn() {
+    let mut queue = Queue::default();
+    let classes = [Class::Normal, Class::Urgent, Class::Urgent, Class::Normal];
+    for (key, class) in (1..).zip(classes) {
+        queue.enqueue(key, class, at(key));
+    }
+    let mut next = |least| queue.next_in(Order::Latest, at(9), least);
+    assert_eq!(next(Class::Urgent), Some((3, Class::Urgent)));
+    assert_eq!(next(Class::Urgent), Some((1, Class::Normal)), "it has its turn");
+    assert_eq!(next(Class::Urgent), Some((2, Class::Urgent)));
+    assert_eq!(next(Class::Urgent), Some((4, Class::Normal)));
+    assert_eq!(next(Class::Urgent), None);
+}
+
+#[test]
+fn who_came_first_is_not_forgotten_while_the_latest_go_first() {
+    let mut queue = Queue::default();
+    queue.enqueue(0, Class::Urgent, at(0));
+    for key in 1..=8 {
+        queue.enqueue(key, Class::Urgent, at(key));
+        if queue.next_in(Order::Latest, at(key), Class::Urgent) == Some((0, Class::Urgent)) {
+            return;
+        }
+    }
+    panic!("it starves");
+}

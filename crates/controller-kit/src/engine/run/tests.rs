@@ -8,6 +8,7 @@ use kube::Client;
 use super::*;
 use crate::config::{Config, LogFormat};
 use crate::engine::decision::Next;
+use crate::engine::lanes::Lanes;
 use crate::metrics::Metrics;
 use crate::reasons;
 use crate::shutdown::Shutdown;
@@ -45,6 +46,8 @@ struct Watcher {
     under_way: Mutex<Vec<u8>>,
     looked: Notify,
     hangs: Option<u8>,
+    /// It does not hang, but waits for its turn there.
+    behind: Option<Lanes<u8>>,
     urgent: Option<u8>,
     conflicts: AtomicUsize,
     again: AtomicBool,
@@ -87,6 +90,9 @@ impl Controller for Watcher {
         self.seen.lock().unwrap().push((*key, *memory));
         self.looked.notify_one();
         if self.hangs == Some(*key) {
+            if let Some(lanes) = &self.behind {
+                let _turn = lanes.enter(key, Class::Normal).await;
+            }
             std::future::pending::<()>().await;
         }
         tokio::task::yield_now().await;
@@ -165,6 +171,23 @@ async fn a_pass_that_hangs_holds_up_others_for_the_patience_only() {
     watcher.driven(&kit(1), &Lookout::default(), 2).await;
     assert_eq!(watcher.seen(), [(1, 1), (2, 1)]);
     assert!(began.elapsed() >= PASS_PATIENCE);
+}
+
+#[tokio::test]
+async fn a_pass_that_waits_for_its_turn_at_a_neighbour_holds_up_no_other() {
+    let lanes = Lanes::new(Limits { regular: 1, slow: 1, patience: PASS_PATIENCE }, |_| true);
+    let _taken = lanes.enter(&0, Class::Normal).await;
+    let watcher = Watcher {
+        keys: vec![1, 2],
+        hangs: Some(1),
+        behind: Some(lanes),
+        urgent: Some(1),
+        ..Watcher::default()
+    };
+    let began = Instant::now();
+    watcher.driven(&kit(1), &Lookout::default(), 2).await;
+    assert_eq!(watcher.seen(), [(1, 1), (2, 1)]);
+    assert!(began.elapsed() < PASS_PATIENCE / 2);
 }
 
 #[tokio::test]

@@ -63,6 +63,18 @@ fn who_may_not_go_keeps_its_slot_and_the_next_one_goes() {
 }
 
 #[test]
+fn who_waits_for_somebody_else_leaves_its_slot_at_once_and_is_no_suspect() {
+    let mut slots = slots(1, 1);
+    slots.enter(&1, at(0));
+    slots.set_aside(|it| *it == 1);
+    assert!(slots.enter(&2, at(0)) && !slots.is_suspect(&1));
+    slots.set_aside(|it| *it == 2);
+    assert_eq!(slots.taken(), (1, 1), "there is no room for another one");
+    slots.leave(&1, false);
+    assert!(!slots.enter(&3, at(0)), "2 has the only one");
+}
+
+#[test]
 fn less_urgent_classes_leave_a_slot_each_to_the_others() {
     let free = |regular: usize, taken: u8| {
         let mut slots = slots(regular, 0);

@@ -360,6 +360,68 @@ async fn nodes_that_hang_hold_up_no_other_whatever_is_asked() {
     }
 }
 
+/// A rack that hangs, and all of it is asked for at once. Who is asked for right after it is not behind the patience with each of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_asked_for_after_a_rack_that_hangs_does_not_wait_until_all_of_it_was_tried() {
+    const RACK: usize = 100;
+    const SOUND: usize = 8;
+    let site = Site::new("rack-hangs").await;
+    let ironic = ironic::shared().await;
+    let proxy = Proxy::start(ironic).await.unwrap();
+    let make = async |number: usize| {
+        let name = format!("h{number}");
+        let node = ironic.enroll_fake(&format!("{}-{name}", site.namespace)).await.unwrap();
+        switch(ironic, &node, "power on").await;
+        site.host(&name, &node, json!({})).await;
+        (name, node)
+    };
+    let all: Vec<(String, String)> =
+        stream::iter(0..RACK + SOUND).map(make).buffer_unordered(8).collect().await;
+    let (rack, sound) = all.split_at(RACK);
+    let mut settings = super::settings(&proxy.endpoint);
+    settings.timeout = PATIENCE.saturating_mul(2);
+    let _running = site.start_with(settings);
+    for (name, _) in &all {
+        site.wait(name, "looked at", |host| condition(host, "PowerManaged").0 == "Managed").await;
+    }
+    let is_off = |host: &Value| record(host).0 == "HeldOff";
+    let hold =
+        async |(name, _): &(String, String)| site.annotate(name, json!({ HOLD: HARD })).await;
+    // What is usual is known by then.
+    join_all(sound.iter().map(&hold)).await;
+    for (name, _) in sound {
+        site.wait(name, "held off", is_off).await;
+        site.annotate(name, json!({ HOLD: null })).await;
+        site.cycled(name).await;
+    }
+    let hung: Vec<String> = rack.iter().map(|(_, node)| node.clone()).collect();
+    proxy.fault(Fault::Delay(PATIENCE.saturating_mul(2)), usize::MAX, move |_, path| {
+        hung.iter().any(|node| path.contains(node.as_str()))
+    });
+    join_all(rack.iter().map(&hold)).await;
+    let asked = Instant::now();
+    join_all(sound.iter().map(&hold)).await;
+    for (name, _) in sound {
+        site.wait(name, "held off", is_off).await;
+    }
+    let took = asked.elapsed();
+    let since = proxy.requests().into_iter().filter(|it| it.at >= asked).collect::<Vec<_>>();
+    let changes =
+        |it: &Recorded, node: &str| power_changes(&it.method, &it.path) && it.path.contains(node);
+    let accepted = |(_, node): &(String, String)| {
+        let first = since.iter().find(|it| changes(it, node)).expect("it is held off");
+        first.at + first.took.expect("it was answered")
+    };
+    let last = sound.iter().map(accepted).max().unwrap();
+    let is_tried = |(_, node): &&(String, String)| {
+        since.iter().any(|it| it.at < last && it.path.contains(node.as_str()))
+    };
+    let tried = rack.iter().filter(is_tried).count();
+    let last = last - asked;
+    println!("accepted after {last:?}, off after {took:?}; {tried} of {RACK} were tried before");
+    assert!(tried < RACK / 2, "{tried} of the rack were tried before, in {last:?}");
+}
+
 /// Many that wait are told of what Ironic did by lists, which come soon. The last of them has nobody else to wait with, and its
 /// own look is far away.
 #[tokio::test(flavor = "multi_thread")]
