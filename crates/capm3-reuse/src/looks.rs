@@ -42,7 +42,7 @@ impl Looks {
     }
 
     fn of(limits: Limits) -> Self {
-        Self { lanes: Lanes::new(limits, |_| true), clusters: Arc::default() }
+        Self { lanes: Lanes::new(limits), clusters: Arc::default() }
     }
 
     /// Takes a place; or says how soon to come again.

@@ -48,7 +48,8 @@ pub async fn read(
     adoption: Adoption,
     adopts: bool,
 ) -> Result<Option<Fitting>, ironic::Error> {
-    let node = match context.ironic.node(&adoption.node.to_string(), WORK_FIELDS).await {
+    let id = adoption.node.to_string();
+    let node = match context.ironic.node(&id, WORK_FIELDS).await {
         Err(error) if error.class() == Class::NotFound => return Ok(None),
         answer => answer?,
     };
@@ -66,7 +67,7 @@ pub async fn read(
     if fitting.fits() || !fitting.adopts || !fitting.is_at_rest() {
         return Ok(Some(fitting));
     }
-    let drivers = context.ironic.drivers().await?;
+    let drivers = context.ironic.drivers(Some(&id)).await?;
     fitting.offered = drivers.into_iter().map(|it| it.name).collect();
     Ok(Some(fitting))
 }

@@ -89,7 +89,7 @@ pub async fn poll(
 /// A list of the nodes after this one. It waits for none of the machines that are read.
 fn nodes_after(ironic: &Client, after: Option<String>, page: u32) -> Pager<ironic::Node> {
     let query = NodeQuery { detail: LISTED, after, page, ..NodeQuery::default() };
-    ironic.nodes(query).with(Urgency::Urgent)
+    ironic.nodes(query)
 }
 
 /// The next page: asked for again where Ironic may answer the next time, since a list of many pages would else never
@@ -247,7 +247,7 @@ async fn list_new_ports(ironic: &Client, places: &mut Places, due: &[NodeId]) ->
     let mut attempts = 0;
     let after = places.ports.clone();
     let query = PortQuery { detail: PORT_FIELDS, after, ..PortQuery::default() };
-    let mut pages = ironic.ports(query)?.with(Urgency::Urgent);
+    let mut pages = ironic.ports(query)?;
     loop {
         match pages.next().await {
             Ok(Some(page)) => {
@@ -352,13 +352,7 @@ async fn ports_of(ironic: &Client, node: &str) -> Result<Ports, Error> {
     let query =
         PortQuery { detail: PORT_FIELDS, node: Some(node.to_owned()), ..PortQuery::default() };
     let mut ports = Ports::default();
-    ironic
-        .ports(query)?
-        .with(Urgency::Normal)
-        .collect(MOST_PORTS)
-        .await?
-        .iter()
-        .for_each(|port| ports.add(port));
+    ironic.ports(query)?.collect(MOST_PORTS).await?.iter().for_each(|port| ports.add(port));
     Ok(ports)
 }
 

@@ -18,7 +18,7 @@ impl Client {
     /// credentials, and has a conductor. Asks anew each time. The error is the sentence to show.
     pub async fn check(&self) -> Result<Version> {
         let version = self.ping().await?;
-        if self.drivers().await?.is_empty() {
+        if self.drivers(None).await?.is_empty() {
             let text = "Ironic answers, but no conductor has registered a driver: wait until it \
                         has started, or look at its log";
             return Err(Error::new(Class::Busy, text).of("GET", "/v1/drivers"));
@@ -26,13 +26,14 @@ impl Client {
         Ok(version)
     }
 
-    /// Drivers that some living conductor offers.
-    pub async fn drivers(&self) -> Result<Vec<Driver>> {
+    /// Drivers that some living conductor offers. Whoever works on a node names it, and waits for its turn.
+    pub async fn drivers(&self, node: Option<&str>) -> Result<Vec<Driver>> {
         #[derive(Deserialize)]
         struct Offered {
             drivers: Vec<Driver>,
         }
-        Ok(self.read::<Offered>(Call::get("drivers")).await?.drivers)
+        let call = Call { node: node.map(str::to_owned), ..Call::get("drivers") };
+        Ok(self.read::<Offered>(call).await?.drivers)
     }
 
     /// One node, by identity or name.

@@ -1,6 +1,5 @@
 //! One request to Ironic, from the free connection to the last byte of the answer.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,12 +22,14 @@ use crate::version::{Feature, Version};
 const SLOW_CALLS: usize = 12;
 /// A connection whose answer was read needs a moment until it can be used again; a call in that moment gets a new one.
 const SPARE_CONNECTIONS: usize = 2;
+/// Calls about no single node: a list, and a look whether Ironic answers.
+const OTHER_CALLS: usize = 2;
 /// Most connections to one Ironic, with [`CALLS`] calls at the same time. It resets those that exceed some 25, and others speak
 /// to it too.
 pub const CONNECTIONS: usize = connections(CALLS);
 
 const fn connections(calls: usize) -> usize {
-    calls + SLOW_CALLS + SPARE_CONNECTIONS
+    calls + SLOW_CALLS + OTHER_CALLS + SPARE_CONNECTIONS
 }
 
 /// Largest answer that is read: a full page of detailed nodes has less than a fifth of it.
@@ -49,9 +50,8 @@ pub struct Client {
 #[derive(Debug)]
 struct Inner {
     settings: Settings,
-    lanes: Lanes<Target>,
-    /// Numbers for calls that are about no single node.
-    calls: AtomicU64,
+    /// The slots for calls to nodes.
+    lanes: Lanes<String>,
     connected: Mutex<Connected>,
     spoken: Mutex<Option<Spoken>>,
 }
@@ -83,20 +83,10 @@ pub(crate) struct Call {
     pub(crate) fields: &'static [&'static str],
     pub(crate) body: Option<Value>,
     pub(crate) max_answer: usize,
-    /// The node that it is about: it has one call at a time, and holds up no other one.
+    /// The node that it is about: it has one call at a time, and holds up no other one. A call about none, as a list of all, waits
+    /// for no slot: whoever makes such calls makes one after the other.
     pub(crate) node: Option<String>,
     pub(crate) urgency: Urgency,
-}
-
-/// Whom a call waits for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Target {
-    /// A node, or what makes its management controller answer.
-    Node(String),
-    /// Ironic itself.
-    Ironic(u64),
-    /// Ironic itself, for what everybody waits for: a list of all nodes.
-    All(u64),
 }
 
 impl Call {
@@ -196,7 +186,7 @@ pub struct Ready<'a> {
     client: &'a Client,
     call: Call,
     version: Version,
-    lane: Lane<Target>,
+    lane: Option<Lane<String>>,
 }
 
 impl Ready<'_> {
@@ -204,7 +194,7 @@ impl Ready<'_> {
     /// taken, since version and files were looked at again.
     pub async fn send(self) -> Result<()> {
         let Self { client, call, version, lane } = self;
-        let error = match client.once(&call, Some(version), Some(lane)).await {
+        let error = match client.once_in(lane, &call, Some(version)).await {
             Ok(answer) => {
                 client.follow_offer(answer.offered);
                 return Ok(());
@@ -237,11 +227,7 @@ impl Client {
         Ok(Self {
             inner: Arc::new(Inner {
                 settings,
-                // What everybody waits for is not given up because some nodes hang.
-                lanes: Lanes::new(Limits { regular, slow: SLOW_CALLS, patience }, |target| {
-                    !matches!(target, Target::All(_))
-                }),
-                calls: AtomicU64::new(0),
+                lanes: Lanes::new(Limits { regular, slow: SLOW_CALLS, patience }),
                 connected: Mutex::new(Connected {
                     http,
                     material,
@@ -277,7 +263,7 @@ impl Client {
         let call = Call::get("");
         // Whoever asks for a node must not be told that it is gone, only because the address is
         // another service's.
-        let answer = self.once(&call, None, None).await.map_err(|error| match error.class() {
+        let answer = self.once(&call, None).await.map_err(|error| match error.class() {
             Class::NotFound | Class::Refused => not_ironic().of("GET", "/v1/"),
             _ => error,
         })?;
@@ -310,20 +296,14 @@ impl Client {
         Ok(Ready { client: self, call, version, lane })
     }
 
-    async fn lane(&self, call: &Call) -> Lane<Target> {
-        let number = || self.inner.calls.fetch_add(1, Ordering::Relaxed);
-        let target = match &call.node {
-            Some(node) => Target::Node(node.clone()),
-            None if call.urgency == Urgency::Urgent => Target::All(number()),
-            None => Target::Ironic(number()),
-        };
-        let lanes = &self.inner.lanes;
+    async fn lane(&self, call: &Call) -> Option<Lane<String>> {
+        let (node, lanes) = (call.node.as_ref()?, &self.inner.lanes);
         // What is read of one node stands in Ironic's database, whatever its machine does.
-        if call.reads() && call.node.is_some() {
-            lanes.enter_alike(&target, call.urgency).await
+        Some(if call.reads() {
+            lanes.enter_alike(node, call.urgency).await
         } else {
-            lanes.enter(&target, call.urgency).await
-        }
+            lanes.enter(node, call.urgency).await
+        })
     }
 
     /// Sends a request and reads its answer.
@@ -348,7 +328,7 @@ impl Client {
         let mut version = self.version().await?;
         let (mut renegotiated, mut reread) = (false, false);
         loop {
-            let error = match self.once(call, Some(version), None).await {
+            let error = match self.once(call, Some(version)).await {
                 Ok(answer) => {
                     self.follow_offer(answer.offered);
                     return Ok(answer);
@@ -386,23 +366,28 @@ impl Client {
         }
     }
 
-    async fn once(
+    async fn once(&self, call: &Call, version: Option<Version>) -> Result<Answer> {
+        self.once_in(self.lane(call).await, call, version).await
+    }
+
+    async fn once_in(
         &self,
+        lane: Option<Lane<String>>,
         call: &Call,
         version: Option<Version>,
-        lane: Option<Lane<Target>>,
     ) -> Result<Answer> {
         let path = format!("/v1/{}", call.path);
         let started = Instant::now();
-        let lane = match lane {
-            Some(lane) => lane,
-            None => self.lane(call).await,
-        };
         let is_answer = |it: &Result<Answer>| {
             it.as_ref().err().is_none_or(|error| error.class() != Class::Timeout)
         };
-        let exchange = lane.run(self.exchange(call, version), is_answer).await;
-        let result = exchange.unwrap_or_else(|_| Err(given_up(call)));
+        let exchange = self.exchange(call, version);
+        let result = match lane {
+            Some(lane) => {
+                lane.run(exchange, is_answer).await.unwrap_or_else(|_| Err(given_up(call)))
+            }
+            None => exchange.await,
+        };
         let millis = started.elapsed().as_millis();
         let method = call.method.as_str();
         match result {

@@ -167,14 +167,12 @@ impl Shared {
         self.last.ended.map(|ended| ended + (self.last.took * REST).max(SHORTEST_REST))
     }
 
-    /// How long the pages of a list are that begins now, and how urgent they are. For many it does not stand behind the looks at
-    /// single nodes that it spares; it rests for longer than it takes others their turn.
-    fn next_list(&mut self, now: Instant) -> (u32, Urgency) {
-        let urgency = if self.is_crowd(now) { Urgency::Urgent } else { Urgency::Background };
+    /// How long the pages of a list are that begins now.
+    fn next_page(&self) -> u32 {
         let rests = self.wants.values().all(|it| it.rests);
         // One that is just full is followed by an empty one.
         let one = usize::try_from(MAX_PAGE).is_ok_and(|full| self.last.nodes <= full);
-        (if rests && one { MAX_PAGE } else { SMALL_PAGE }, urgency)
+        if rests && one { MAX_PAGE } else { SMALL_PAGE }
     }
 
     /// Somebody waits for a node.
@@ -408,12 +406,12 @@ impl Nodes {
     }
 
     async fn list(&self, follower: &impl Follow) -> Result<()> {
-        let (page, urgency) = {
+        let page = {
             let mut shared = self.lock();
             shared.listing = true;
-            shared.next_list(Instant::now())
+            shared.next_page()
         };
-        let listed = self.pages(page, urgency, follower).await;
+        let listed = self.pages(page, follower).await;
         let mut shared = self.lock();
         shared.listing = false;
         if let Ok(listed) = listed {
@@ -426,30 +424,13 @@ impl Nodes {
         listed.map(drop)
     }
 
-    /// Until many wait. A list of the poll that has not had its turn is theirs from then on: it would go on standing behind their
-    /// calls, and no other list begins before it is over.
-    async fn crowded(&self) {
-        while !self.lock().is_crowd(Instant::now()) {
-            tokio::time::sleep(GLANCE).await;
-        }
-    }
-
-    async fn pages(&self, page: u32, urgency: Urgency, follower: &impl Follow) -> Result<Listed> {
+    async fn pages(&self, page: u32, follower: &impl Follow) -> Result<Listed> {
         let query = NodeQuery { detail: self.0.fields, page, ..NodeQuery::default() };
-        let mut pages = self.0.client.nodes(query).with(urgency);
-        let mut is_for_many = urgency == Urgency::Urgent;
+        let mut pages = self.0.client.nodes(query);
         let mut listed = Listed::default();
         let mut names = HashSet::new();
         while !pages.is_done() {
-            let answer = tokio::select! {
-                answer = pages.next() => answer,
-                () = self.crowded(), if !is_for_many => {
-                    is_for_many = true;
-                    pages = pages.with(Urgency::Urgent);
-                    continue;
-                }
-            };
-            let nodes = answer?.unwrap_or_default();
+            let nodes = pages.next().await?.unwrap_or_default();
             let Some(began) = pages.sent() else { continue };
             listed.took += began.elapsed();
             for node in nodes {

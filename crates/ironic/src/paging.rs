@@ -80,7 +80,7 @@ pub struct Pager<T> {
     been: HashSet<String>,
     done: bool,
     sent: Option<Instant>,
-    urgency: Urgency,
+    node: Option<String>,
     item: PhantomData<fn() -> T>,
 }
 
@@ -130,9 +130,11 @@ impl Client {
             node_path(node, "")?;
         }
         let mut filters = Vec::new();
-        add(&mut filters, "node", query.node);
+        add(&mut filters, "node", query.node.clone());
         add(&mut filters, "address", query.address);
-        Ok(Pager::new(self, "ports".to_owned(), filters, query.detail, query.page, query.after))
+        let all =
+            Pager::new(self, "ports".to_owned(), filters, query.detail, query.page, query.after);
+        Ok(Pager { node: query.node, ..all })
     }
 }
 
@@ -169,7 +171,7 @@ impl<T> Pager<T> {
             marker,
             done: false,
             sent: None,
-            urgency: Urgency::Background,
+            node: None,
             item: PhantomData,
         }
     }
@@ -202,14 +204,10 @@ impl<T> Pager<T> {
         is_smaller
     }
 
-    /// For whoever waits with this urgency.
-    #[must_use]
-    pub fn with(self, urgency: Urgency) -> Self {
-        Self { urgency, ..self }
-    }
-
     pub(crate) fn call(&self) -> Call {
-        let mut call = Call { urgency: self.urgency, ..Call::get(self.path.clone()) };
+        // A machine waits for what is of one node.
+        let urgency = Urgency::Normal;
+        let mut call = Call { urgency, node: self.node.clone(), ..Call::get(self.path.clone()) };
         call.query.clone_from(&self.filters);
         call.query.push(("limit", self.page.to_string()));
         add(&mut call.query, "marker", self.marker.clone());

@@ -28,7 +28,6 @@ pub struct Lanes<T: Clone + Ord>(Arc<Mutex<Inner<T>>>);
 #[derive(Debug)]
 struct Inner<T: Clone + Ord> {
     /// Whether a call to this target may be given up for others.
-    may_go: fn(&T) -> bool,
     patience: Duration,
     /// How long calls that are alike took lately.
     usual: Option<Duration>,
@@ -141,10 +140,9 @@ impl<T: Clone + Ord> Clone for Lanes<T> {
 }
 
 impl<T: Clone + Ord> Lanes<T> {
-    /// None is taken. `may_go` says whether a call to a target may be given up where too many others do not answer.
-    pub fn new(limits: Limits, may_go: fn(&T) -> bool) -> Self {
+    /// None is taken.
+    pub fn new(limits: Limits) -> Self {
         Self(Arc::new(Mutex::new(Inner {
-            may_go,
             patience: limits.patience,
             usual: None,
             answered: None,
@@ -244,9 +242,8 @@ impl<T: Clone + Ord> Inner<T> {
 
     /// Which calls have to go, so that others have their turn.
     fn make_room(&mut self, now: Instant) -> Vec<T> {
-        let Self { slots, calls, may_go, .. } = self;
-        let goes = |target: &T| calls.get(target).is_none_or(|call| call.goes <= now);
-        slots.make_room(now, |target| may_go(target) && goes(target))
+        let Self { slots, calls, .. } = self;
+        slots.make_room(now, |target| calls.get(target).is_none_or(|call| call.goes <= now))
     }
 
     /// The caller that is next, with a slot for its target.

@@ -125,30 +125,6 @@ fn a_crowd_that_calls_is_one_when_the_first_of_its_calls_ends() {
 }
 
 #[test]
-fn a_list_for_many_waits_for_no_looks_at_single_nodes() {
-    let nodes = nodes();
-    let urgency = || nodes.lock().next_list(Instant::now()).1;
-    assert_eq!(urgency(), Urgency::Background, "that of the poll");
-    (0..FEW).for_each(|id| nodes.want(&id.to_string()));
-    assert_eq!(urgency(), Urgency::Background);
-    nodes.want("a");
-    assert_eq!(urgency(), Urgency::Urgent);
-    let query = || nodes.client().nodes(NodeQuery::default());
-    let asked = [query(), query().with(Urgency::Urgent)].map(|it| it.call().urgency);
-    assert_eq!(asked, [Urgency::Background, Urgency::Urgent]);
-}
-
-#[tokio::test]
-async fn a_list_of_the_poll_learns_of_a_crowd_that_gathers_while_it_waits_for_its_turn() {
-    let nodes = nodes();
-    let crowded = async || tokio::time::timeout(GLANCE * 4, nodes.crowded()).await.is_ok();
-    (0..FEW).for_each(|id| nodes.want(&id.to_string()));
-    assert!(!crowded().await);
-    let (crowded, ()) = tokio::join!(crowded(), async { nodes.want("a") });
-    assert!(crowded);
-}
-
-#[test]
 fn who_has_waited_for_long_brings_no_list_about_and_is_looked_at_ever_more_rarely() {
     let nodes = nodes();
     nodes.want("a");

@@ -92,11 +92,11 @@ async fn an_upgrade_is_followed_and_a_release_that_is_too_old_is_refused_in_one_
 
     ironic.reconfigure(|options| options.speaks_like = None).await.unwrap();
     // The first answer of the new release says what it offers, the next request makes use of it.
-    client.drivers().await.unwrap();
+    client.drivers(None).await.unwrap();
     assert_eq!(client.version().await.unwrap(), Version(90));
 
     ironic.reconfigure(|options| options.speaks_like = Some("21.2")).await.unwrap();
-    for refused in [client.drivers().await.map(drop), client.check().await.map(drop)] {
+    for refused in [client.drivers(None).await.map(drop), client.check().await.map(drop)] {
         let error = refused.unwrap_err();
         assert_eq!(error.class(), Class::TooOld, "{error}");
         assert!(!error.class().is_transient() && !error.maybe_done());

@@ -175,7 +175,7 @@ async fn a_pass_that_hangs_holds_up_others_for_the_patience_only() {
 
 #[tokio::test]
 async fn a_pass_that_waits_for_its_turn_at_a_neighbour_holds_up_no_other() {
-    let lanes = Lanes::new(Limits { regular: 1, slow: 1, patience: PASS_PATIENCE }, |_| true);
+    let lanes = Lanes::new(Limits { regular: 1, slow: 1, patience: PASS_PATIENCE });
     let _taken = lanes.enter(&0, Class::Normal).await;
     let watcher = Watcher {
         keys: vec![1, 2],
