@@ -1,6 +1,6 @@
 {{/*
 What the controller may do is data: files/rules.json of its chart. The tests and the controller's `check` read the same
-file. A rule is a PolicyRule with a `why`.
+file. A rule is a PolicyRule with a `why`. One with a `when` is there only where that block of the values is `enabled`.
   namespaced  rules on objects in the watched namespaces
   cluster     rules on cluster-wide objects
   extendCrd   names of CRDs that get more fields, by a hook with an account of its own
@@ -83,7 +83,13 @@ subjects:
 {{- if .Values.rbac.create }}
 {{- $rules := include "ferrite.rules" . | fromJson }}
 {{- $fullname := include "ferrite.fullname" . }}
-{{- $namespaced := printf "%s\n%s" (include "ferrite.policyRules" $rules.namespaced) (include "ferrite.eventRules" .) }}
+{{- $held := list }}
+{{- range $rules.namespaced }}
+{{- if or (not .when) (get $.Values (.when | default "") | default dict).enabled }}
+{{- $held = append $held (omit . "when") }}
+{{- end }}
+{{- end }}
+{{- $namespaced := printf "%s\n%s" (include "ferrite.policyRules" $held) (include "ferrite.eventRules" .) }}
 {{- $cluster := include "ferrite.policyRules" $rules.cluster }}
 {{- if .Values.watchNamespaces }}
 {{- range .Values.watchNamespaces }}

@@ -285,7 +285,7 @@ pub fn needs(settings: Option<ironic::Settings>) -> Needs {
             })
         })
     });
-    Needs { crds: "", fields: needed(), rules: RULES, checks: checks.collect() }
+    Needs { fields: needed(), rules: RULES, checks: checks.collect(), ..Needs::default() }
 }
 
 /// The conditions of hosts, without which nothing is switched: they are the memory of what was promised. The fields of the

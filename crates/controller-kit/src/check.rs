@@ -47,6 +47,9 @@ struct Rule {
     #[serde(default)]
     resource_names: Vec<String>,
     verbs: Vec<String>,
+    /// The block of the chart's values without which there is no such rule; empty for always.
+    #[serde(default)]
+    when: String,
 }
 
 impl Rule {
@@ -57,6 +60,7 @@ impl Rule {
             resources: vec![resource.to_owned()],
             resource_names: names.to_vec(),
             verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+            when: String::new(),
         }
     }
 }
@@ -71,7 +75,7 @@ pub async fn run(
     client: &Client,
     config: &Config,
     needed: &[Needed],
-    rules: &str,
+    rules: (&str, &[&str]),
     own: Vec<Check>,
 ) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -109,12 +113,17 @@ pub async fn run(
 }
 
 /// One row for each resource and namespace of the chart's rules, and of those that the kit itself needs.
-async fn permitted(client: &Client, config: &Config, rules: &str) -> Vec<Row> {
+async fn permitted(
+    client: &Client,
+    config: &Config,
+    (rules, switches): (&str, &[&str]),
+) -> Vec<Row> {
     let Ok(mut rules) = serde_json::from_str::<Rules>(if rules.is_empty() { "{}" } else { rules })
     else {
         let result = Err("the rules that were compiled in cannot be read: report this".to_owned());
         return vec![Row { subject: "permissions".to_owned(), result }];
     };
+    rules.namespaced.retain(|it| it.when.is_empty() || switches.contains(&it.when.as_str()));
     let event =
         Rule::new("to say what was done", "events.k8s.io", "events", &[], &["create", "patch"]);
     rules.namespaced.push(event);

@@ -40,6 +40,8 @@ pub struct Needs {
     pub fields: Vec<Needed>,
     /// The chart's `files/rules.json`, which `check` asks the API server about; the lease and events are added.
     pub rules: &'static str,
+    /// Which of its rules with a `when` hold.
+    pub switches: Vec<&'static str>,
     /// Further checks.
     pub checks: Vec<Check>,
 }
@@ -192,7 +194,8 @@ where
 
 async fn check_all(config: &Config, needs: Needs, output: CheckOutput) -> Result<ExitCode, String> {
     let client = plain_client(config).await?;
-    let rows = check::run(&client, config, &needs.fields, needs.rules, needs.checks).await;
+    let rules = (needs.rules, &needs.switches[..]);
+    let rows = check::run(&client, config, &needs.fields, rules, needs.checks).await;
     match output {
         CheckOutput::Table => print!("{}", check::table(&rows)),
         CheckOutput::Json => println!("{}", check::json(config.controller, &rows)),

@@ -167,6 +167,7 @@ pub fn needs(settings: Option<ironic::Settings>) -> Needs {
         fields: needed(),
         rules: RULES,
         checks: checks.collect(),
+        ..Needs::default()
     }
 }
 

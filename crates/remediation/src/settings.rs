@@ -200,7 +200,8 @@ impl Settings {
 
 /// What the controller needs from outside.
 pub fn needs(policy: &Policy) -> Needs {
-    Needs { crds: CRDS, fields: needed(), rules: RULES, checks: checks(policy) }
+    let (fields, checks) = (needed(), checks(policy));
+    Needs { crds: CRDS, fields, rules: RULES, checks, ..Needs::default() }
 }
 
 /// CRDs that must be installed before anything is done. CAPM3's own kind is not among them: it is asked for by a flag.

@@ -37,6 +37,9 @@ struct Rule {
     #[serde(default)]
     resource_names: Vec<String>,
     verbs: Vec<String>,
+    /// The block of the chart's values without which there is no such rule.
+    #[serde(default)]
+    when: Option<String>,
 }
 
 /// Rules of whoever aggregates a label.
@@ -169,7 +172,10 @@ fn permission(rule: &Rule, place: &str) -> String {
     if !rule.resource_names.is_empty() {
         let _ = write!(resources, ": {}", quoted(&rule.resource_names));
     }
-    let (groups, verbs, why) = (groups.join(", "), rule.verbs.join(", "), cell(&rule.why));
+    let (groups, verbs, mut why) = (groups.join(", "), rule.verbs.join(", "), cell(&rule.why));
+    if let Some(block) = &rule.when {
+        let _ = write!(why, "; only with `{block}.enabled`");
+    }
     format!("| {place} | {groups} | {resources} | {verbs} | {why} |\n")
 }
 
@@ -305,7 +311,9 @@ mod tests {
     #[test]
     fn a_permission_says_where_and_why() {
         let rules = serde_json::json!({
-            "namespaced": [{"why": "a | b", "apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}],
+            "namespaced": [{"why": "a | b", "apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}, {
+                "why": "e", "apiGroups": ["x.io"], "resources": ["ws/scale"], "verbs": ["patch"], "when": "wide",
+            }],
             "cluster": [{"why": "c", "apiGroups": ["x.io"], "resources": ["xs"], "resourceNames": ["y"], "verbs": ["get"]}],
             "extendCrd": ["xs.x.io"],
             "aggregated": [{"name": "n", "labels": {"l": "true"}, "rules": [
@@ -315,6 +323,7 @@ mod tests {
         let text = permissions(&serde_json::from_value(rules).unwrap());
         for row in [
             "\n| watched namespaces | core | `secrets` | get, list | a \\| b |\n",
+            "\n| watched namespaces | x.io | `ws/scale` | patch | e; only with `wide.enabled` |\n",
             "\n| cluster | x.io | `xs`: `y` | get | c |\n",
             "get and patch the CRDs `xs.x.io`.",
             "with the label `l: true`:\n",
