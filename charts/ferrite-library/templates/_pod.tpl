@@ -16,6 +16,9 @@
 - {{ printf "--%s=%v" (kebabcase $key) $value | quote }}
 {{- end }}
 {{- end }}
+{{- if (.Values.scaleToHosts | default dict).enabled }}
+- --scale-to-hosts=true
+{{- end }}
 {{- range .Values.extraArgs }}
 - {{ . | quote }}
 {{- end }}

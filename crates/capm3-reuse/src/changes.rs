@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use api_types::capi::{Cluster, KubeadmControlPlane, Machine, MachineDeployment};
+use api_types::capi::{Cluster, KubeadmControlPlane, Machine, MachineDeployment, MachineSet};
 use api_types::capm3::{Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate};
 use api_types::metal3::{BareMetalHost, CachedHost};
 use api_types::names;
-use controller_kit::engine::{Class, ObjectKey};
+use controller_kit::engine::{Class, Controller as _, ObjectKey};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 
 use crate::context::Context;
@@ -60,14 +61,31 @@ impl Context {
             self.index.with(|index| index.update(namespace, name, now.clone(), Instant::now()));
         let naming = self.naming.keys(&thing(namespace, name)).into_iter().map(|it| it.name);
         self.wake_machines(namespace, naming.chain(concerned));
-        if let Some(host) = now.filter(|host| self.is_to_be_looked_at(host)) {
-            self.looked_at.with(|all| all.insert(object.clone()));
-            let version = host.metadata.resource_version.clone().unwrap_or_default();
-            let class = self.class_of_host(&object);
-            self.lookout.changed(&Key::Host(object), &version, class);
-        } else if self.looked_at.with(|all| all.remove(&object)) {
-            // Its next reservation has its own time.
-            self.lookout.gone(Key::Host(object));
+        let outline = now.as_deref().map(|it| Outline::of_host(it));
+        // Nobody else goes by it, and there may be many.
+        let counts = self.policy.scale_to_hosts.is_some();
+        if counts && self.outlines.is_news("BareMetalHost", &object, outline) {
+            self.wake_scaled(namespace);
+        }
+        let kept = now.as_ref().filter(|host| self.is_to_be_looked_at(host));
+        self.look_at(Key::Host(object.clone()), kept.map(|host| &host.metadata));
+    }
+
+    /// Takes note of an object that is looked at, or is not any more: what is waited for there has its own time the next time.
+    fn look_at(&self, key: Key, now: Option<&ObjectMeta>) {
+        if let Some(now) = now {
+            self.looked_at.with(|all| all.insert(key.clone()));
+            let version = now.resource_version.as_deref().unwrap_or_default();
+            self.lookout.changed(&key, version, self.class(&key));
+        } else if self.looked_at.with(|all| all.remove(&key)) {
+            self.lookout.gone(key);
+        }
+    }
+
+    /// Has those looked at whose replicas follow the hosts of a namespace.
+    fn wake_scaled(&self, namespace: &str) {
+        for key in self.scaled_in(namespace) {
+            self.lookout.enqueue(key, Class::Background);
         }
     }
 
@@ -83,6 +101,7 @@ impl Context {
             let machine = now.as_deref().unwrap_or(machine);
             let owner = scope.owner_of(machine, &scope.parent(machine));
             self.wake_kept(namespace, owner.map(|it| it.label()).as_deref());
+            self.wake_scaled(namespace);
         }
         // One that went without giving its host back left that to us.
         let hosts = self.index.with(|index| index.hosts_of(namespace, name));
@@ -107,6 +126,7 @@ impl Context {
         let now = self.caches.parents.get(&object.namespace, &object.name);
         let now = now.as_deref().map(Outline::of_machine);
         if self.outlines.is_news("Machine", &object, now) {
+            self.wake_scaled(&object.namespace);
             let deployment = machine.label(names::capi::DEPLOYMENT_NAME);
             let plane = machine.label(names::capi::CONTROL_PLANE_NAME);
             let owner = deployment.map(|it| (false, it)).or(plane.map(|it| (true, it)));
@@ -126,6 +146,7 @@ impl Context {
             return;
         }
         self.wake_kept(namespace, None);
+        self.wake_scaled(namespace);
         let machines = self.caches.machines.of_namespace(namespace);
         let of_it = machines.filter(|it| it.label(names::capi::CLUSTER_NAME) == Some(name));
         let mut all: BTreeSet<String> = of_it.map(|it| it.name_any()).collect();
@@ -141,6 +162,7 @@ impl Context {
     pub fn template_changed(&self, template: &Metal3MachineTemplate) {
         let ObjectKey { namespace, name } = ObjectKey::of(template);
         self.wake_kept(&namespace, None);
+        self.wake_scaled(&namespace);
         let machines = self.caches.machines.of_namespace(&namespace);
         let from = |it: &Metal3Machine| it.annotation(names::capi::CLONED_FROM_NAME) == Some(&name);
         let cloned = machines.filter(|it| from(it)).map(|it| it.name_any());
@@ -163,8 +185,22 @@ impl Context {
     pub fn deployment_changed(&self, deployment: &MachineDeployment) {
         let key = ObjectKey::of(deployment);
         let now = self.caches.deployments.get(&key.namespace, &key.name);
-        let now = now.map(|it| OfOwner::of_deployment(self.served, &it).outline());
+        let scaled = now.as_ref().map(|it| &it.metadata).filter(|it| self.follows_hosts(it));
+        self.look_at(Key::Deployment(key.clone()), scaled);
+        let now = now.map(|it| OfOwner::of_workers(self.served, &it).outline());
         self.owner_changed(("MachineDeployment", false), &key, now);
+    }
+
+    /// A set of machines appeared, changed or went. It leads from a machine to its deployment, unless none owns it.
+    pub fn set_changed(&self, set: &MachineSet) {
+        let key = ObjectKey::of(set);
+        let now = self.caches.sets.get(&key.namespace, &key.name);
+        let now = now.filter(|it| self.follows_hosts(&it.metadata));
+        self.look_at(Key::Set(key.clone()), now.as_ref().map(|it| &it.metadata));
+        let now = now.map(|it| OfOwner::of_workers(self.served, &it).outline());
+        if self.outlines.is_news("MachineSet", &key, now) {
+            self.wake_scaled(&key.namespace);
+        }
     }
 
     /// A kubeadm control plane appeared, changed or went.
@@ -184,6 +220,7 @@ impl Context {
     ) {
         if self.outlines.is_news(kind, key, now) {
             self.wake_kept(&key.namespace, Some(&label_of(is_plane, &key.name)));
+            self.wake_scaled(&key.namespace);
         }
     }
 

@@ -49,8 +49,8 @@ pub struct Context {
     pub outlines: Outlines,
     /// Machines by the host that they name.
     pub naming: Links<ObjectKey>,
-    /// Hosts that are kept, or that their machines left.
-    pub looked_at: Shared<BTreeSet<ObjectKey>>,
+    /// Hosts that are kept, or that their machines left, and whose replicas follow hosts.
+    pub looked_at: Shared<BTreeSet<Key>>,
 }
 
 /// What the watches have shown.
@@ -139,6 +139,18 @@ impl Context {
     {
         let version = &self.served.infrastructure;
         Api::namespaced_with(self.kit.client.clone(), namespace, version)
+    }
+
+    /// All whose replicas follow hosts.
+    pub fn scaled(&self) -> Vec<Key> {
+        let from = Key::Deployment(ObjectKey::default());
+        self.looked_at.with(|all| all.range(from..).cloned().collect())
+    }
+
+    /// Those of a namespace.
+    pub fn scaled_in(&self, namespace: &str) -> Vec<Key> {
+        let all = self.scaled().into_iter();
+        all.filter(|it| it.object().namespace == namespace).collect()
     }
 
     /// The hosts of a namespace.

@@ -99,8 +99,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
             () = watch::feed(templates.changes, |it| context.template_changed(it)) => {}
             () = watch::feed(machines.changes, |it| context.machine_changed(it)) => {}
             () = watch::feed(clusters.changes, |it| context.cluster_changed(it)) => {}
-            // Sets only lead from a machine to its deployment.
-            () = watch::feed(sets.changes, |_| {}) => {}
+            () = watch::feed(sets.changes, |it| context.set_changed(it)) => {}
             () = watch::feed(deployments.changes, |it| context.deployment_changed(it)) => {}
             () = feed_served(planes, |it| context.plane_changed(it)) => {}
             () = feed_served(claims, |it| context.claim_changed(it)) => {}
@@ -150,13 +149,15 @@ impl Controller for Context {
         let machines = self.caches.machines.store.state();
         let machines = machines.iter().map(|it| Key::Machine(ObjectKey::of(&**it)));
         let hosts = self.caches.hosts.store.state_filter(|it| self.is_to_be_looked_at(it));
-        machines.chain(hosts.iter().map(|it| Key::Host(ObjectKey::of(&***it)))).collect()
+        let hosts = hosts.iter().map(|it| Key::Host(ObjectKey::of(&***it)));
+        machines.chain(hosts).chain(self.scaled()).collect()
     }
 
     fn class(&self, key: &Key) -> Class {
         match key {
             Key::Machine(_) => Class::Normal,
             Key::Host(key) => self.class_of_host(key),
+            Key::Deployment(_) | Key::Set(_) => Class::Background,
         }
     }
 
@@ -180,6 +181,19 @@ impl Controller for Context {
                 Some(host) => host.object_ref(&()),
                 None => key.reference::<BareMetalHost>(&()),
             },
+            Key::Deployment(key) => {
+                let found = self.caches.deployments.get(&key.namespace, &key.name);
+                let core = &self.served.core;
+                found.map_or_else(
+                    || key.reference::<MachineDeployment>(core),
+                    |it| it.object_ref(core),
+                )
+            }
+            Key::Set(key) => {
+                let found = self.caches.sets.get(&key.namespace, &key.name);
+                let core = &self.served.core;
+                found.map_or_else(|| key.reference::<MachineSet>(core), |it| it.object_ref(core))
+            }
         }
     }
 
@@ -189,7 +203,7 @@ impl Controller for Context {
             Some(Observed::Machine(it)) => it.machine.object_ref(&self.served.infrastructure),
             Some(Observed::Kept(it)) => it.host.object_ref(&()),
             Some(Observed::Left(it)) => it.host.object_ref(&()),
-            None => self.object(key),
+            Some(Observed::Scaled(_)) | None => self.object(key),
         }]
     }
 
@@ -197,6 +211,7 @@ impl Controller for Context {
         match key {
             Key::Machine(key) => Box::pin(observe::machine(self, key, memory)).await,
             Key::Host(key) => Box::pin(observe::host(self, key, memory)).await,
+            Key::Deployment(_) | Key::Set(_) => observe::scale::scaled(self, key, memory),
         }
     }
 

@@ -3,6 +3,7 @@
 //! The refusals are here. `entry`: what must be there before anything is installed. `obtain`: how a machine comes to a host.
 //! `serve`: what is done with the host that it has. `node`: what is done about its Node. `release`: a machine that goes.
 //! `left`: a host whose machine is gone. `collect`: when a host is kept no longer.
+//! `scale`: how many machines there are to be.
 
 mod collect;
 mod entry;
@@ -10,6 +11,7 @@ mod left;
 mod node;
 mod obtain;
 mod release;
+mod scale;
 mod serve;
 
 use std::time::Duration;
@@ -26,7 +28,7 @@ use controller_kit::engine::{Event, Next, Reason as _, Rule};
 use controller_kit::rule_book;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::model::{Decision, KeptSeen, LeftSeen, MachineSeen, Observed, Write};
+use crate::model::{Decision, KeptSeen, LeftSeen, MachineSeen, Observed, ScaledSeen, Write};
 use crate::reason::Reason;
 use crate::seen::Parent;
 use crate::settings::Policy;
@@ -46,6 +48,8 @@ type AboutMachine = fn(&Case<'_>) -> Option<Decision>;
 type AboutKept = fn(&KeptSeen, &Policy) -> Option<Decision>;
 /// The same about a host that its machine left.
 type AboutLeft = fn(&LeftSeen) -> Option<Decision>;
+/// The same about replicas that follow hosts.
+type AboutScaled = fn(&ScaledSeen) -> Option<Decision>;
 
 const MACHINES: [Rule<AboutMachine>; 26] = rule_book![
     paused: "During a pause nothing is written but that it is so, so nothing else decides before.",
@@ -99,11 +103,21 @@ const LEFT: [Rule<AboutLeft>; 4] = rule_book![
     left::give_back: "What was decided when its image went is done in place of the machine.",
 ];
 
+/// While any of these has something to say no number of replicas is wanted: see [`scales_to`].
+const SCALED: [Rule<AboutScaled>; 5] = rule_book![
+    scale::is_halted: "During a pause nothing is written, and what goes needs no machines.",
+    scale::is_not_understood: "Nobody knows what is asked for.",
+    scale::is_scaled_elsewhere: "Two programs that set one number undo each other's writes.",
+    scale::has_no_template: "The template says which hosts count.",
+    scale::is_contested: "Both would ask for machines that only one of them gets.",
+];
+
 /// All rules in their order, those about machines first: what they are called, and why they stand where they stand.
 pub fn rules() -> Vec<(&'static str, &'static str)> {
     let kept = KEPT.iter().map(Rule::shown).chain(KEPT_AT_REST.iter().map(Rule::shown));
     let hosts = kept.chain(LEFT.iter().map(Rule::shown));
-    MACHINES.iter().map(Rule::shown).chain(hosts).collect()
+    let all = MACHINES.iter().map(Rule::shown).chain(hosts);
+    all.chain(SCALED.iter().map(Rule::shown)).collect()
 }
 
 /// Decides about a machine, a kept host, or one that its machine left.
@@ -123,7 +137,17 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
             let decided = LEFT.iter().find_map(|rule| (rule.decide)(seen));
             decided.unwrap_or_else(|| Decision::rest(Reason::NotOurs))
         }
+        Observed::Scaled(seen) => {
+            let decided = SCALED.iter().find_map(|rule| (rule.decide)(seen));
+            decided.unwrap_or_else(|| scale::follows(seen, policy))
+        }
     }
+}
+
+/// How many replicas there are to be, if not as many as now.
+pub fn scales_to(seen: &ScaledSeen) -> Option<i32> {
+    let is_free = SCALED.iter().all(|rule| (rule.decide)(seen).is_none());
+    is_free.then(|| scale::target(seen))?
 }
 
 /// Whether the owner of a kept host is there and needs no host more than it has, and the host could go.

@@ -133,6 +133,14 @@ pub fn is_on_its_way(host: &BareMetalHost) -> bool {
         )
 }
 
+/// Whether it is ready but for what may pass. Without credentials, or installed by others, it is none of those that come.
+pub fn may_be_ready(host: &BareMetalHost) -> bool {
+    use ProvisioningState::{ExternallyProvisioned, Unmanaged};
+    host.metadata.deletion_timestamp.is_none()
+        && !is_told_what_to_install(host)
+        && !matches!(host.provisioning_state(), Unmanaged | ExternallyProvisioned)
+}
+
 /// Whether nothing that a consumer installed is on it any more, or ever was. An empty state says nothing of what is on it.
 pub fn is_cleared(host: &BareMetalHost) -> bool {
     use ProvisioningState::{Available, Inspecting, MatchProfile, Ready, Registering, Unmanaged};

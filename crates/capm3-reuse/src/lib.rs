@@ -14,7 +14,8 @@
 //!   on a `BareMetalHost` `consumerRef`, what to install, `online`, whether disks are wiped, the labels of cluster and
 //!   reservation, and the verdict for whom it will be kept, and it takes away CAPM3's pause and what remediation and a move
 //!   noted for the machine; a `Metal3DataClaim` where a data template is named; on the Node of a machine that is up
-//!   `providerID`, if it says none; events. Every write insists on the version of the object that it was decided on.
+//!   `providerID`, if it says none; where an annotation asks for it, the replicas of a `MachineDeployment`, or of a
+//!   `MachineSet` without one; events. Every write insists on the version of the object that it was decided on.
 //! * Never: takes a host that somebody else has or that is kept for another owner; writes an image on a host that is not
 //!   the machine's; frees a host before the machine's image is off it; claims a host that is unhealthy, failed, paused,
 //!   detached or being deleted; switches a machine by any way but `online`; touches the host's status, anything else of a
@@ -43,6 +44,7 @@ pub mod observe;
 mod outline;
 pub mod reason;
 pub mod reservation;
+pub mod scale;
 pub mod seen;
 pub mod selector;
 pub mod served;

@@ -12,6 +12,6 @@ fn main() -> ExitCode {
     let mut mistakes = Mistakes::default();
     let config = cli.common.check(settings::NAME, &mut mistakes);
     let policy = cli.own.check(&mut mistakes);
-    let needs = settings::needs(config.watch_filter.as_deref());
+    let needs = settings::needs(config.watch_filter.as_deref(), &policy);
     run::main(cli.command, config, mistakes, needs, |kit| controller::run(kit, policy))
 }

@@ -20,7 +20,8 @@ use crate::looks::Place;
 use crate::machine::is_same;
 use crate::reason::Reason;
 use crate::reservation::{Kept, Owner};
-use crate::seen::{Data, HostSeen, NodeSeen, OwnerSeen, Parent, Reuse, Sought, Verdict};
+use crate::scale::Bounds;
+use crate::seen::{Data, HostSeen, Hosts, NodeSeen, OwnerSeen, Parent, Reuse, Sought, Verdict};
 
 /// How long one and the same host is tried before another is better: so long that who refuses everything makes few writes,
 /// and several times as long as any claim is on its way that an earlier pass sent.
@@ -38,6 +39,18 @@ pub enum Key {
     Machine(ObjectKey),
     /// A host that is kept for somebody, or that its machine left.
     Host(ObjectKey),
+    /// A deployment whose replicas follow hosts.
+    Deployment(ObjectKey),
+    /// The same of a set of machines that no deployment owns.
+    Set(ObjectKey),
+}
+
+impl Key {
+    /// Namespace and name.
+    pub fn object(&self) -> &ObjectKey {
+        let (Self::Machine(it) | Self::Host(it) | Self::Deployment(it) | Self::Set(it)) = self;
+        it
+    }
 }
 
 /// One write. Each insists on the version of the object that was observed, or that the write before it left.
@@ -145,6 +158,11 @@ pub enum Write {
     },
     /// On a Node of a workload cluster that says no provider ID: it gets that of its machine, if nobody wrote to it since.
     NameNode(Naming),
+    /// On a deployment or a set of machines: how many it is to have.
+    Scale {
+        /// So many.
+        replicas: i32,
+    },
     /// Nowhere: the machine waits its turn for a host.
     Wait(Wants),
 }
@@ -195,8 +213,9 @@ pub struct Memory {
     pub told: Option<i64>,
     /// The claim of its host that is not reported yet.
     pub claimed: Option<Claimed>,
-    /// Since when the owner of a kept host needs no host more than it has. No clock that is set changes that.
-    settled: Option<Instant>,
+    /// Since when the owner of a kept host needs no host more than it has, or since when replicas are to be of this number. No
+    /// clock that is set changes that.
+    settled: Option<(i32, Instant)>,
 }
 
 impl Memory {
@@ -263,14 +282,14 @@ impl Memory {
         (now.duration_since(*since) >= REFUSED_FOR_LONG).then(|| host.clone())
     }
 
-    /// Whether the owner of a kept host needs no host more than it has.
-    pub fn settles(&mut self, is_settled: bool, now: Instant) {
-        self.settled = is_settled.then(|| self.settled.unwrap_or(now));
+    /// Whether what is waited for is so, and of what number.
+    pub fn settles(&mut self, on: Option<i32>, now: Instant) {
+        self.settled = on.map(|on| self.settled.filter(|it| it.0 == on).unwrap_or((on, now)));
     }
 
     /// For how long that has been so.
     pub fn settled_for(&self, now: Instant) -> Option<Duration> {
-        self.settled.map(|since| now.saturating_duration_since(since))
+        self.settled.map(|(_, since)| now.saturating_duration_since(since))
     }
 
     /// The machine has a host.
@@ -365,6 +384,8 @@ pub enum Observed {
     Kept(Box<KeptSeen>),
     /// A host that was to be given back, and whose machine may be gone.
     Left(Box<LeftSeen>),
+    /// A deployment or a set of machines whose replicas follow hosts.
+    Scaled(Box<ScaledSeen>),
 }
 
 impl Observed {
@@ -384,6 +405,7 @@ impl Observed {
             }
             Self::Kept(seen) => of(&seen.host).into_iter().collect(),
             Self::Left(seen) => of(&seen.host).into_iter().collect(),
+            Self::Scaled(seen) => [(seen.key.clone(), seen.version.clone())].into(),
         }
     }
 }
@@ -525,6 +547,29 @@ pub struct LeftSeen {
     pub paused: bool,
 }
 
+/// A deployment, or a set of machines that none owns, whose replicas follow hosts.
+#[derive(Clone, Debug)]
+pub struct ScaledSeen {
+    /// Which.
+    pub key: Key,
+    /// The version of it that the cache had.
+    pub version: String,
+    /// How many machines it is to have now.
+    pub replicas: i32,
+    /// What its annotation asks for, or what to change in it.
+    pub bounds: Result<Bounds, String>,
+    /// Whether it or its Cluster is paused, being deleted or gone.
+    pub is_halted: bool,
+    /// The annotation or label by which another program sets its replicas.
+    pub scaled_by: Option<&'static str>,
+    /// The hosts of its machines, or what to change before anybody knows which they are.
+    pub hosts: Result<Hosts, String>,
+    /// A free host that another one like it counts as well, and that other one.
+    pub contested: Option<(String, Owner)>,
+    /// For how long the same number of replicas has been wanted.
+    pub settled_for: Option<Duration>,
+}
+
 #[cfg(test)]
 mod tests {
     use kube::core::Status;
@@ -634,12 +679,14 @@ mod tests {
         let (mut memory, start) = (Memory::default(), Instant::now());
         let after = |seconds: u64| start + Duration::from_secs(seconds);
         assert_eq!(memory.settled_for(start), None);
-        memory.settles(true, start);
-        memory.settles(true, after(5));
+        memory.settles(Some(0), start);
+        memory.settles(Some(0), after(5));
         assert_eq!(memory.settled_for(after(7)), Some(Duration::from_secs(7)));
-        memory.settles(false, after(8));
+        memory.settles(None, after(8));
         assert_eq!(memory.settled_for(after(8)), None);
-        memory.settles(true, after(9));
+        memory.settles(Some(0), after(9));
         assert_eq!(memory.settled_for(after(9)), Some(Duration::ZERO));
+        memory.settles(Some(3), after(12));
+        assert_eq!(memory.settled_for(after(12)), Some(Duration::ZERO), "another number");
     }
 }

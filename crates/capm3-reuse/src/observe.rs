@@ -35,6 +35,7 @@ pub mod data;
 pub mod left;
 pub mod node;
 pub mod owner;
+pub mod scale;
 pub mod word;
 
 /// A pass is a few requests; one that takes longer hangs.
@@ -110,7 +111,7 @@ impl Scope<'_> {
     ) -> Result<Option<KeptSeen>, Error> {
         let policy = &self.context.policy;
         let Some(cached) = self.kept_seen(host, memory).await? else { return Ok(None) };
-        memory.settles(is_settled(&cached, policy), Instant::now());
+        memory.settles(is_settled(&cached, policy).then_some(0), Instant::now());
         let decided = |seen: &KeptSeen| {
             decide(&Observed::Kept(Box::new(seen.clone())), policy, Timestamp::now())
         };

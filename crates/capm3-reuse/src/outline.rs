@@ -5,10 +5,10 @@ use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use api_types::ContractVersion;
-use api_types::capi::{
-    self, Cluster, KubeadmControlPlane, Machine, MachineDeployment, OwnerStatus,
-};
+use api_types::capi::{self, Cluster, KubeadmControlPlane, Machine, OwnerStatus, ReplicasSpec};
 use api_types::capm3::Metal3Machine;
+use api_types::foreign::{Foreign, ForeignKind};
+use api_types::metal3::BareMetalHost;
 use api_types::names;
 use api_types::names::capi::{CONTROL_PLANE_GROUP, GROUP};
 use api_types::reference::ObjectRef;
@@ -16,6 +16,7 @@ use controller_kit::engine::{ObjectKey, Shared};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::Value;
 
+use crate::host;
 use crate::machine::is_housed;
 use crate::reservation::Owner;
 use crate::served::Served;
@@ -63,9 +64,12 @@ impl OfOwner {
         }
     }
 
-    /// Of a deployment.
-    pub(crate) fn of_deployment(served: Served, it: &MachineDeployment) -> Self {
-        let owner = named(GROUP, served.core, "MachineDeployment", &it.metadata);
+    /// Of a deployment, or of a set of machines.
+    pub(crate) fn of_workers<K>(served: Served, it: &Foreign<K>) -> Self
+    where
+        K: ForeignKind<Spec = ReplicasSpec, Status = OwnerStatus>,
+    {
+        let owner = named(GROUP, served.core, K::KIND, &it.metadata);
         let common = Self::of(owner, &it.metadata, it.spec.replicas, it.status.as_ref());
         Self {
             template: Some(it.spec.infrastructure_ref().clone()),
@@ -115,7 +119,7 @@ pub(crate) fn rolls_out(status: &OwnerStatus, generation: Option<i64>, wanted: i
 }
 
 /// Whether a deployment replaces no machine by itself.
-pub(crate) fn is_halted(deployment: &MachineDeployment) -> bool {
+pub(crate) fn is_halted<K: ForeignKind<Spec = ReplicasSpec>>(deployment: &Foreign<K>) -> bool {
     let spec = &deployment.spec.other;
     let strategies = [
         spec.get("rollout").map(|it| &it["strategy"]["type"]),
@@ -126,7 +130,7 @@ pub(crate) fn is_halted(deployment: &MachineDeployment) -> bool {
 
 /// Whether a deployment is paused, by annotation or by its own field: then a rollout stands still half way, and goes on with
 /// the hosts that it freed.
-pub(crate) fn is_paused(deployment: &MachineDeployment) -> bool {
+pub(crate) fn is_paused<K: ForeignKind<Spec = ReplicasSpec>>(deployment: &Foreign<K>) -> bool {
     capi::is_paused(&deployment.metadata)
         || deployment.spec.other.get("paused") == Some(&Value::Bool(true))
 }
@@ -187,6 +191,14 @@ impl Outline {
     /// All of a `Metal3Machine` that decides whether its owner needs a kept host: whether it has one, and which it would take.
     pub fn of_metal(machine: &Metal3Machine) -> Self {
         Self::of((machine.host_name(), is_housed(machine), &machine.spec.host_selector))
+    }
+
+    /// All of a host that decides how many machines there may be.
+    pub fn of_host(host: &BareMetalHost) -> Self {
+        let (metadata, spec) = (&host.metadata, &host.spec);
+        let is_going = metadata.deletion_timestamp.is_some();
+        let comes = (host::is_ready(host), host::is_on_its_way(host), host::may_be_ready(host));
+        Self::of((&metadata.labels, is_going, &spec.consumer_ref, comes))
     }
 }
 

@@ -11,7 +11,7 @@ const SOON: Duration = Duration::from_secs(600);
 
 /// What somebody has to look at who was told so, or what a neighbour does by itself.
 const HOUR: Duration = Duration::from_secs(3600);
-/// Installing a host, or wiping its disks.
+/// Installing a host, or wiping its disks; a rack of which one host comes after the other.
 const HOURS: Duration = Duration::from_secs(6 * 3600);
 
 const ASSOCIATED: Location = Location::new(
@@ -41,6 +41,12 @@ const MACHINE_EVENT: Location = Location::new(
 );
 const HOST_EVENT: Location =
     Location::new("BareMetalHost", ObjectPart::Event, "A reservation begins, stays or ends.");
+
+const WORKERS_EVENT: Location = Location::new(
+    "MachineDeployment or MachineSet",
+    "event",
+    "With the annotation `ferrite.metal3.io/scale-to-hosts`: whether replicas follow hosts.",
+);
 
 reasons! {
     /// Why a decision was taken.
@@ -215,6 +221,33 @@ reasons! {
             "Nothing.",
             on: [HOST_EVENT],
             more: "Every machine of the owner has a host, or its `hostSelector` selects another one. Or the label `cluster.x-k8s.io/watch-filter` of the host gives it to another instance.";
+        ScalingHalted: Kind::Waits,
+            "Replicas are left as they are: the object or its Cluster is paused or being deleted, or the Cluster does not exist.",
+            "End the pause if replicas should follow hosts again.",
+            on: [WORKERS_EVENT];
+        ScalingInvalid: Kind::EndsWithin(HOUR),
+            "The annotation `ferrite.metal3.io/scale-to-hosts` cannot be read. Replicas are left as they are.",
+            "Correct the annotation: the message names the part.",
+            on: [WORKERS_EVENT], see: "controllers/capm3-reuse/scale-to-hosts.md";
+        ScaledElsewhere: Kind::EndsWithin(HOUR),
+            "The cluster autoscaler, a topology or another program sets the replicas. This controller does not.",
+            "Remove the annotation or label that the message names, or `ferrite.metal3.io/scale-to-hosts`.",
+            on: [WORKERS_EVENT], see: "controllers/capm3-reuse/scale-to-hosts.md";
+        ScalingTemplateInvalid: Kind::EndsWithin(HOUR),
+            "The Metal3MachineTemplate of the machines does not exist, or its host selector is invalid. Nobody knows which hosts count.",
+            "Create the template, or correct what the message names.",
+            on: [WORKERS_EVENT];
+        HostsContested: Kind::EndsWithin(HOUR),
+            "Two objects whose replicas follow hosts count the same free host. Both keep the replicas that they have.",
+            "Give both templates a `hostSelector` of their own, or remove one annotation: the message names the other object.",
+            on: [WORKERS_EVENT], see: "controllers/capm3-reuse/scale-to-hosts.md";
+        ScalingSoon: Kind::EndsWithin(HOURS),
+            "Another number of replicas is wanted, and has not been the same for 30 s yet.";
+        Scaled: Kind::Rests,
+            "The controller changed the replicas to what hosts and annotation allow.",
+            "Nothing.",
+            on: [WORKERS_EVENT];
+        FollowsHosts: Kind::Rests, "The replicas are what hosts and annotation allow.";
     }
 }
 

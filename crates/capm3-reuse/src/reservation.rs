@@ -114,7 +114,7 @@ fn group_of(reference: &ObjectRef) -> &str {
 }
 
 /// FNV-1a: it has to stay the same for ever, which the standard library's hashes do not promise.
-fn fingerprint(text: &str) -> u64 {
+pub(crate) fn fingerprint(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })

@@ -209,3 +209,14 @@ pub struct OwnerSeen {
     /// Whether its template asks for reuse; nothing if that cannot be said.
     pub reuse: Option<bool>,
 }
+
+/// Hosts that the machines of one template have or may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hosts {
+    /// They have these, whatever is the matter with them, or had them and have no other.
+    pub taken: i32,
+    /// The next machines would take these, or wait for them.
+    pub free: i32,
+    /// They would take these as well, but for what may pass: an error, a pause, an inspection.
+    pub unready: i32,
+}

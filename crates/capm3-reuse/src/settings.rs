@@ -18,6 +18,11 @@ pub const NAME: &str = "capm3-reuse";
 /// What the chart allows, which is what `check` asks for.
 pub const RULES: &str = include_str!("../../../charts/capm3-reuse/files/rules.json");
 
+/// For how long a number of hosts has to stay before replicas follow it: a rack that is plugged in is one write.
+const SCALE_SETTLE: Duration = Duration::from_secs(30);
+/// The block of the chart's values that goes with the flag.
+const SCALE_VALUES: &str = "scaleToHosts";
+
 const HOSTS: &str = "baremetalhosts.metal3.io";
 const MACHINES: &str = "metal3machines.infrastructure.cluster.x-k8s.io";
 const TEMPLATES: &str = "metal3machinetemplates.infrastructure.cluster.x-k8s.io";
@@ -60,6 +65,12 @@ pub struct Settings {
         num_args = 0..=1, require_equals = true, default_missing_value = "true"
     )]
     pub collect_capm3_reservations: String,
+    /// Let replicas follow free hosts where the annotation ferrite.metal3.io/scale-to-hosts asks for it
+    #[arg(
+        long, env = "FERRITE_SCALE_TO_HOSTS", global = true, default_value = "false",
+        num_args = 0..=1, require_equals = true, default_missing_value = "true"
+    )]
+    pub scale_to_hosts: String,
 }
 
 /// How to decide.
@@ -71,6 +82,8 @@ pub struct Policy {
     pub reservation_grace: Duration,
     /// Reservations that CAPM3 wrote end like ours.
     pub collect_capm3: bool,
+    /// For how long a number of hosts has to stay before replicas follow it; nothing, if they follow none.
+    pub scale_to_hosts: Option<Duration>,
 }
 
 impl Default for Policy {
@@ -79,6 +92,7 @@ impl Default for Policy {
             strict_reuse: false,
             reservation_grace: Duration::from_secs(120),
             collect_capm3: false,
+            scale_to_hosts: None,
         }
     }
 }
@@ -97,19 +111,22 @@ impl Settings {
         let grace = &self.reservation_grace;
         let reservation_grace =
             mistakes.duration("--reservation-grace", grace, default.reservation_grace);
-        Policy { strict_reuse, reservation_grace, collect_capm3 }
+        let scale = mistakes.switch("--scale-to-hosts", &self.scale_to_hosts, false);
+        let scale_to_hosts = scale.then_some(SCALE_SETTLE);
+        Policy { strict_reuse, reservation_grace, collect_capm3, scale_to_hosts }
     }
 }
 
 /// What the controller needs from outside, and what nobody does for it with a watch filter.
-pub fn needs(watch_filter: Option<&str>) -> Needs {
+pub fn needs(watch_filter: Option<&str>, policy: &Policy) -> Needs {
     let undone = watch_filter.map(|filter| -> Check {
         let result = Ok(text::left_to_others(filter));
         let row = Row { subject: "watch filter".to_owned(), result };
         Box::new(|_| Box::pin(async { vec![row] }))
     });
     let checks = undone.into_iter().collect();
-    Needs { fields: needed(), rules: RULES, checks, ..Needs::default() }
+    let switches = policy.scale_to_hosts.map(|_| SCALE_VALUES).into_iter().collect();
+    Needs { fields: needed(), rules: RULES, switches, checks, ..Needs::default() }
 }
 
 /// CRDs and fields that must be installed before anything is done. Kinds that are needed by some machines only, as the
@@ -151,10 +168,11 @@ mod tests {
 
     #[tokio::test]
     async fn with_a_watch_filter_check_says_what_nobody_does() {
-        assert!(needs(None).checks.is_empty());
+        let policy = Policy::default();
+        assert!(needs(None, &policy).checks.is_empty());
         let nobody = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let client = kube::Client::try_from(nobody).unwrap();
-        let check = needs(Some("ours")).checks.pop().unwrap();
+        let check = needs(Some("ours"), &policy).checks.pop().unwrap();
         let told: Vec<_> = check(client).await.into_iter().map(|it| it.result).collect();
         assert!(matches!(&told[..], [Ok(text)] if text.contains("ours")), "{told:?}");
     }
@@ -172,6 +190,7 @@ mod tests {
             "--strict-reuse=maybe",
             "--reservation-grace=soon",
             "--collect-capm3-reservations=2",
+            "--scale-to-hosts=all",
         ]);
         let mut mistakes = Mistakes::default();
         cli.own.check(&mut mistakes);
@@ -180,6 +199,7 @@ mod tests {
             "FERRITE_STRICT_REUSE",
             "FERRITE_RESERVATION_GRACE",
             "FERRITE_COLLECT_CAPM3_RESERVATIONS",
+            "FERRITE_SCALE_TO_HOSTS",
         ] {
             assert!(told.contains(name), "{told}");
         }

@@ -10,7 +10,7 @@ use crate::host::{self, Exclusion};
 use crate::index::Choice;
 use crate::machine::is_same;
 use crate::reservation::Owner;
-use crate::seen::{HostSeen, Node, Sought};
+use crate::seen::{HostSeen, Hosts, Node, Sought};
 
 pub(crate) const UNOWNED: &str = "No Machine owns this Metal3Machine";
 pub(crate) const MACHINE_DELETING: &str =
@@ -279,6 +279,47 @@ pub(crate) fn nodes_ambiguous(one: &Node, other: &Node, sought: &Sought<'_>) -> 
     format!(
         "The host is installed; the Nodes {} and {} both have the label {NODE_UUID}={}: delete the one that does not run on this host",
         one.name, other.name, sought.host_uid
+    )
+}
+
+// Where replicas follow hosts.
+
+pub(crate) const SCALE_HALTED: &str = "Replicas are left as they are: this object or its Cluster is paused or being deleted, or the Cluster does not exist";
+
+pub(crate) fn scale_word(word: &str) -> String {
+    format!(
+        "{word:?} in annotation {} cannot be read. Set it to min=<number>,max=<number>, and add ,down=true to let replicas shrink as well",
+        names::ferrite::SCALE_TO_HOSTS
+    )
+}
+
+pub(crate) fn scale_bounds(min: i32, max: i32) -> String {
+    let annotation = names::ferrite::SCALE_TO_HOSTS;
+    format!("Annotation {annotation} has min {min} above max {max}. Lower min or raise max")
+}
+
+pub(crate) fn scaled_elsewhere(key: &str) -> String {
+    format!(
+        "{key} says that another program sets these replicas. Remove it, or the annotation {}",
+        names::ferrite::SCALE_TO_HOSTS
+    )
+}
+
+pub(crate) fn scale_template_missing(name: &str) -> String {
+    format!("Metal3MachineTemplate {name} does not exist. Create it, or correct infrastructureRef")
+}
+
+pub(crate) fn hosts_contested(host: &str, other: &Owner) -> String {
+    format!(
+        "Host {host} is free for {other} as well, whose replicas also follow hosts. Give both templates a hostSelector of their own, or remove the annotation {} from one",
+        names::ferrite::SCALE_TO_HOSTS
+    )
+}
+
+pub(crate) fn scaled(before: i32, replicas: i32, hosts: &Hosts) -> String {
+    let Hosts { taken, free, unready } = hosts;
+    format!(
+        "Scaled from {before} to {replicas} replicas: {taken} hosts in use, {free} free, {unready} not ready"
     )
 }
 

@@ -20,7 +20,7 @@ use crate::host;
 use crate::index::Wants;
 use crate::machine::created;
 use crate::model::{Claimed, Key, MachineSeen, Memory, Naming, Observed, Seen, Write};
-use crate::observe::wish;
+use crate::observe::{Scope, wish};
 use crate::reason::Reason;
 use crate::reservation::{self, Owner};
 
@@ -86,6 +86,7 @@ impl<'a> Pass<'a> {
             Observed::Machine(it) => ObjectKey::of(&it.machine),
             Observed::Kept(it) => ObjectKey::of(&it.host),
             Observed::Left(it) => ObjectKey::of(&it.host),
+            Observed::Scaled(it) => it.key.object().clone(),
         };
         Self { context, seen, key, memory, left: None, found: false }
     }
@@ -94,7 +95,7 @@ impl<'a> Pass<'a> {
     fn machine_seen(&self) -> Result<&'a MachineSeen, Error> {
         match &self.seen.observed {
             Observed::Machine(seen) => Ok(seen),
-            Observed::Kept(_) | Observed::Left(_) => Err(Error::Superseded),
+            Observed::Kept(_) | Observed::Left(_) | Observed::Scaled(_) => Err(Error::Superseded),
         }
     }
 
@@ -148,6 +149,8 @@ impl<'a> Pass<'a> {
             Write::Claim { claimed: Some(claimed), .. } => events.extend(self.claimed(claimed)),
             Write::Report(_) => self.memory.claimed = None,
             Write::Free { why, .. } => self.context.metrics.dropped(*why),
+            // Another number has its own time.
+            Write::Scale { .. } => self.memory.settles(None, Instant::now()),
             _ => {}
         }
         let next = self.found.then_some(Next::Now);
@@ -308,8 +311,25 @@ impl<'a> Pass<'a> {
                 self.write_host(host, of_free_host(), json!({ "consumerRef": null })).await
             }
             Write::NameNode(naming) => self.name_node(naming).await,
+            Write::Scale { replicas } => self.scale(*replicas).await,
             Write::Wait(wants) => self.wait(*wants),
         }
+    }
+
+    /// How many machines a deployment or a set is to have. By its version it is known how many it had.
+    async fn scale(&mut self, replicas: i32) -> Result<(), Error> {
+        let Observed::Scaled(seen) = &self.seen.observed else {
+            return Err(Error::Superseded);
+        };
+        let key = &seen.key;
+        let kind = if matches!(key, Key::Set(_)) { "MachineSet" } else { "MachineDeployment" };
+        let patch = json!({ "spec": { "replicas": replicas } });
+        let (version, patch) = self.on_version(key, patch)?;
+        let scope = Scope { context: self.context, namespace: &self.key.namespace };
+        let (api, params) = (scope.untyped(names::capi::GROUP, kind), PatchParams::default());
+        let request = api.patch_scale(&self.key.name, &params, &patch);
+        let written = written("scale to hosts", request).await;
+        self.note(key.clone(), &version, written)
     }
 
     /// The machine waits its turn, if it is known for what.

@@ -42,6 +42,7 @@ const IMPURE: &[&str] =
 const WRITES: &[&str] = &[
     ".patch(",
     ".patch_metadata(",
+    ".patch_scale(",
     ".patch_status(",
     ".create(",
     ".delete(",

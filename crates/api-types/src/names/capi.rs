@@ -35,6 +35,18 @@ pub const REMEDIATE_MACHINE: &str = "cluster.x-k8s.io/remediate-machine";
 /// Beginning of annotations on a machine: while one is there, its host is not given back. Set by whoever has something to do
 /// before that, as a control plane that takes its member out of etcd; respected by `remediation`.
 pub const PRE_TERMINATE_HOOK: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io";
+/// Annotation on owners of machines: the fewest replicas that the cluster autoscaler sets. Set by people, respected by
+/// `capm3-reuse`.
+pub const AUTOSCALER_MIN_SIZE: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size";
+/// Annotation on owners of machines: the most replicas that the cluster autoscaler sets. Set by people, respected by
+/// `capm3-reuse`.
+pub const AUTOSCALER_MAX_SIZE: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size";
+/// Annotation on owners of machines: another program sets their replicas, unless it says `false`. Set by people, respected by
+/// `capm3-reuse`.
+pub const REPLICAS_MANAGED_BY: &str = "cluster.x-k8s.io/replicas-managed-by";
+/// Label on what Cluster API makes from the topology of a Cluster, which may set its replicas. Written by Cluster API,
+/// respected by `capm3-reuse`.
+pub const TOPOLOGY_OWNED: &str = "topology.cluster.x-k8s.io/owned";
 /// Annotation on a host: do not move it to another cluster just now. Written by others, read by
 /// clusterctl; what is left of it goes with the release by `capm3-reuse`.
 pub const BLOCK_MOVE: &str = "clusterctl.cluster.x-k8s.io/block-move";

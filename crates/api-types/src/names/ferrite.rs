@@ -99,6 +99,10 @@ pub const GIVES_UP_HOST: &str = "ferrite.metal3.io/gives-up-host";
 /// `capm3-reuse`.
 pub const PASSED_OVER_BY: &str = "ferrite.metal3.io/passed-over-by";
 
+/// Annotation on a `MachineDeployment`, or on a `MachineSet` that none owns: its replicas follow the hosts that its machines may
+/// have, as in `min=2,max=50,down=true`. Set by administrators, read by `capm3-reuse`.
+pub const SCALE_TO_HOSTS: &str = "ferrite.metal3.io/scale-to-hosts";
+
 /// Finalizer on a `Metal3Remediation`, of either group: the host may be held off, or the node tainted.
 /// Written and removed by `remediation`.
 pub const REMEDIATION_FINALIZER: &str = "ferrite.metal3.io/remediation";

@@ -222,6 +222,7 @@ fn kinds(decision: &Decision) -> Vec<&'static str> {
         Write::LetGo => "let go",
         Write::Free { .. } => "free",
         Write::NameNode(_) => "name",
+        Write::Scale { .. } => "scale",
         Write::Wait(_) => "wait",
     };
     let kinds = decision.writes.iter().map(kind);
@@ -235,6 +236,7 @@ mod left;
 mod nodes;
 mod properties;
 mod refusing;
+mod scale;
 mod waiting;
 
 type Change = fn(&mut MachineSeen);

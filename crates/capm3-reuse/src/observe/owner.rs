@@ -176,7 +176,7 @@ impl Scope<'_> {
     }
 
     /// All of a kind, without their types: one that cannot be decoded is there.
-    pub(super) fn untyped(&self, group: &str, kind: &str) -> Api<DynamicObject> {
+    pub fn untyped(&self, group: &str, kind: &str) -> Api<DynamicObject> {
         let kind = self.resource(group, kind);
         Api::namespaced_with(self.context.kit.client.clone(), self.namespace, &kind)
     }
@@ -245,7 +245,7 @@ impl Scope<'_> {
     }
 
     /// The template that an owner's next machine is made from, if it was seen.
-    fn next_template(&self, template: &ObjectRef) -> Option<Arc<Metal3MachineTemplate>> {
+    pub(super) fn next_template(&self, template: &ObjectRef) -> Option<Arc<Metal3MachineTemplate>> {
         self.context.caches.templates.get(self.namespace, template.name.as_deref()?)
     }
 
@@ -268,7 +268,7 @@ impl Scope<'_> {
         let (caches, served) = (&self.context.caches, self.context.served);
         if owner.kind == "MachineDeployment" {
             let found = caches.deployments.get(self.namespace, &owner.name)?;
-            return Some(OfOwner::of_deployment(served, &found));
+            return Some(OfOwner::of_workers(served, &found));
         }
         let found = caches.control_planes.as_ref()?.get(self.namespace, &owner.name)?;
         Some(OfOwner::of_plane(served, &found))
@@ -278,7 +278,7 @@ impl Scope<'_> {
     async fn owner_by_label(&self, label: &str) -> Result<Option<OfOwner>, Error> {
         let (caches, served) = (&self.context.caches, self.context.served);
         let deployments = caches.deployments.of_namespace(self.namespace);
-        let deployments = deployments.map(|it| OfOwner::of_deployment(served, &it));
+        let deployments = deployments.map(|it| OfOwner::of_workers(served, &it));
         let planes = caches.control_planes.iter().flat_map(|all| all.of_namespace(self.namespace));
         let planes = planes.map(|it| OfOwner::of_plane(served, &it));
         let mut watched = deployments.chain(planes);
@@ -313,17 +313,22 @@ impl Scope<'_> {
         Ok(Some(OfOwner { template: template_in(&live.data), is_unwatched: true, ..common }))
     }
 
-    /// Machines of an owner that are not being deleted, and those among them that have no host yet or give theirs back, and may
-    /// come for this one.
-    fn machines_of(&self, owner: &Owner, host: &BareMetalHost) -> (usize, BTreeSet<String>) {
+    /// The Machines of an owner.
+    pub(super) fn parents_of(&self, owner: &Owner) -> impl Iterator<Item = Arc<Machine>> {
         let caches = &self.context.caches;
         let sets = caches.sets.of_namespace(self.namespace);
         let sets = sets.filter(|it| owner_uids(&it.metadata).any(|uid| uid == owner.uid));
         let sets = sets.filter_map(|it| it.metadata.uid.clone()).collect();
         let machines = caches.parents.of_namespace(self.namespace);
-        let stays = |it: &Machine| it.metadata.deletion_timestamp.is_none();
-        let machines: Vec<_> =
-            machines.filter(|it| stays(it) && is_machine_of(it, owner, &sets)).collect();
+        machines.filter(move |it| is_machine_of(it, owner, &sets))
+    }
+
+    /// Machines of an owner that are not being deleted, and those among them that have no host yet or give theirs back, and may
+    /// come for this one.
+    fn machines_of(&self, owner: &Owner, host: &BareMetalHost) -> (usize, BTreeSet<String>) {
+        let caches = &self.context.caches;
+        let stays = |it: &Arc<Machine>| it.metadata.deletion_timestamp.is_none();
+        let machines: Vec<_> = self.parents_of(owner).filter(stays).collect();
         let may_come = |it: &&Arc<Machine>| {
             let name = it.spec.infrastructure_ref.name.as_deref().unwrap_or_default();
             let seen = caches.machines.get(self.namespace, name);
@@ -502,7 +507,7 @@ fn without_template(owner: &Owner, named: Option<&ObjectRef>) -> Verdict {
     }
 }
 
-fn is_template(reference: &ObjectRef) -> bool {
+pub(super) fn is_template(reference: &ObjectRef) -> bool {
     reference.is(names::capm3::GROUP, TEMPLATE_KIND, reference.name.as_deref().unwrap_or_default())
 }
 
@@ -529,7 +534,8 @@ fn is_machine_of(machine: &Machine, owner: &Owner, sets: &BTreeSet<String>) -> b
     } else {
         names::capi::DEPLOYMENT_NAME
     };
-    machine.label(label) == Some(&owner.name)
+    // No label of ours names a set of machines, and a deployment may have its name.
+    (owner.kind != "MachineSet" && machine.label(label) == Some(&owner.name))
         || owner_uids(&machine.metadata).any(|uid| uid == owner.uid || sets.contains(uid))
 }
 

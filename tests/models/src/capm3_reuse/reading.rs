@@ -327,6 +327,7 @@ fn as_move(write: &Write, person: Person) -> Option<Move> {
         | Write::AskForData
         | Write::WithdrawData
         | Write::NameNode(_)
+        | Write::Scale { .. }
         | Write::Wait(_) => return None,
     })
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use api_types::capi::MachineDeployment;
+use api_types::capi::{MachineDeployment, MachineDeploymentKind};
 
 use super::*;
 use crate::context::tests::{VERSION, no_caches, nowhere, store};
@@ -264,8 +264,12 @@ fn what_an_owner_counts_matters_to_no_kept_host_and_whether_it_rolls_out_does() 
         crate::decide::tests::merge(&mut it, more);
         it
     };
-    let deployment =
-        |more: &Value| OfOwner::of_deployment(served, &serde_json::from_value(like(more)).unwrap());
+    let deployment = |more: &Value| {
+        OfOwner::of_workers::<MachineDeploymentKind>(
+            served,
+            &serde_json::from_value(like(more)).unwrap(),
+        )
+    };
     let plane =
         |more: &Value| OfOwner::of_plane(served, &serde_json::from_value(like(more)).unwrap());
     for (more, matters) in [
