@@ -11,7 +11,7 @@ use controller_kit::config::{Config, LogFormat};
 use controller_kit::metrics::Metrics;
 use controller_kit::shutdown::Shutdown;
 use kube::Client;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 /// An account with the rights of the controller's chart, and its name. Each has a name of its own, so that the audit
@@ -21,12 +21,21 @@ pub(crate) async fn account(
     controller: &str,
     name: &str,
 ) -> (kube::Config, String) {
+    account_with(plane, controller, name, json!({})).await
+}
+
+/// The same where the chart has these values.
+pub(crate) async fn account_with(
+    plane: &ControlPlane,
+    controller: &str,
+    name: &str,
+    mut values: Value,
+) -> (kube::Config, String) {
     let namespace = plane.namespace(&format!("{name}-account")).await;
     // Two of the charts need it; it changes nothing about the rights.
-    let values = match controller {
-        "bmo-reboot" | "host-discovery" => json!({"ironic": {"endpoint": "http://ironic:6385"}}),
-        _ => json!({}),
-    };
+    if matches!(controller, "bmo-reboot" | "host-discovery") {
+        values["ironic"] = json!({"endpoint": "http://ironic:6385"});
+    }
     // The name of a release makes those of its cluster-wide objects.
     let objects = chart::render(&chart::dir(controller), &namespace, &namespace, &values).unwrap();
     chart::install_permissions(&plane.admin().await, &objects, &namespace).await.unwrap();

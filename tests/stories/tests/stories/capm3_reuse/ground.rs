@@ -8,6 +8,7 @@ use capm3_reuse::controller;
 use capm3_reuse::settings::Policy;
 use controller_kit::metrics::Metrics;
 use kube::Client;
+use serde_json::json;
 use tokio::sync::OnceCell;
 
 use crate::in_process::{self, Running};
@@ -31,6 +32,12 @@ pub(super) async fn account(plane: &ControlPlane, name: &str) -> (kube::Config, 
     in_process::account(plane, "capm3-reuse", name).await
 }
 
+/// The same where replicas may follow hosts.
+pub(super) async fn scaling_account(plane: &ControlPlane, name: &str) -> (kube::Config, String) {
+    let values = json!({"scaleToHosts": {"enabled": true}});
+    in_process::account_with(plane, "capm3-reuse", name, values).await
+}
+
 /// The controller in one namespace.
 pub(super) async fn run(client: Client, namespace: String, policy: Policy) {
     let kit = in_process::kit(in_process::config("capm3-reuse", vec![namespace]), client);
@@ -43,7 +50,10 @@ pub(crate) async fn start(
     namespace: &str,
     policy: Policy,
 ) -> (Running, String) {
-    let (account, user) = account(plane, namespace).await;
+    let (account, user) = match policy.scale_to_hosts {
+        Some(_) => scaling_account(plane, namespace).await,
+        None => account(plane, namespace).await,
+    };
     (disturbed(account, namespace, policy, Plan::none("capm3-reuse")), user)
 }
 

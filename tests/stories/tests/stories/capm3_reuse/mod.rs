@@ -15,6 +15,7 @@ mod nodes;
 mod process;
 mod rollouts;
 mod rules;
+mod scaling;
 mod shapes;
 mod sweeps;
 mod waiting;

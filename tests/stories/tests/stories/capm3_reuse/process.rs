@@ -48,6 +48,9 @@ async fn check_says_what_an_api_server_has_and_lacks_and_the_process_waits_for_i
     let whole = plane().await;
     let checked = run(whole, &["check", "--leader-elect=false"]);
     assert!(checked.status.success(), "{}", text(&checked));
+    assert!(!text(&checked).contains("machinesets/scale"), "{}", text(&checked));
+    let scaling = run(whole, &["check", "--leader-elect=false", "--scale-to-hosts"]);
+    assert!(text(&scaling).contains("permission on machinesets/scale"), "{}", text(&scaling));
     assert_eq!(text(&run(whole, &["crds"])), "");
     let extended = run(whole, &["extend-crd", "--dry-run"]);
     assert!(text(&extended).contains("nothing to add"), "{}", text(&extended));

@@ -42,14 +42,14 @@ impl Stage {
         Self { workload, observer, _operator: operator, _running: running }
     }
 
-    async fn template(&self, name: &str, reuse: bool) {
+    pub(super) async fn template(&self, name: &str, reuse: bool) {
         let mut template = metal3_machine_template(name);
         template["spec"]["nodeReuse"] = json!(reuse);
         let (client, namespace) = (&self.workload.management, &self.workload.namespace);
         METAL3_MACHINE_TEMPLATE.create(client, namespace, template).await.unwrap();
     }
 
-    async fn workers(&self, replicas: u32, surge: u32) {
+    pub(super) async fn workers(&self, replicas: u32, surge: u32) {
         let (client, namespace) = (&self.workload.management, &self.workload.namespace);
         KUBEADM_CONFIG_TEMPLATE
             .create(client, namespace, kubeadm_config_template("join"))

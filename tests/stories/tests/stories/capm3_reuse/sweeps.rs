@@ -1,19 +1,21 @@
 //! Stopped before and after each write, and with a second process beside it at each write: the same hosts, the same rules.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bench::bmo;
 use bench::cluster_api::objects::{CLUSTER, MACHINE, MACHINE_DEPLOYMENT, METAL3_MACHINE};
-use bench::observer::World;
+use bench::observer::{Invariant, World};
 use bench::sweep::{Ground, Phase, Scenario, crash_sweep, two_replica_sweep};
 use capm3_reuse::settings::Policy;
-use kube::api::DynamicObject;
+use kube::api::{DeleteParams, DynamicObject};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
-use super::ground::{account, plane, run};
+use super::ground::{account, plane, run, scaling_account};
 use super::rules::{hosts, invariants, machines, says_paused};
+use super::scaling::scale_to_hosts;
 use super::scene::{NAME, Scene, condition, consumer, host_of, state};
 
 const OPERATOR: &str = "sweep";
@@ -227,12 +229,86 @@ fn scenario(paused: bool) -> Scenario {
     }
 }
 
-async fn ground() -> Ground {
-    let plane = plane().await;
-    Ground {
-        admin: plane.config("client", &["system:masters"]).await.unwrap(),
-        controller: account(plane, "sweep").await.0,
+/// Replicas never shrink here and stay within their bounds, and no write of another number comes between.
+fn follow_hosts() -> Vec<Invariant> {
+    let replicas = |world: &World| {
+        let all = world.iter().filter(|(key, _)| key.resource == "machinedeployments");
+        all.map(|(key, it)| (key.name.clone(), it.data["spec"]["replicas"].as_i64()))
+            .collect::<BTreeMap<_, _>>()
+    };
+    vec![Invariant::between("replicas only go where hosts are", move |before, after| {
+        let (before, after) = (replicas(before), replicas(after));
+        for (name, now) in after {
+            let was = before.get(&name).copied().flatten();
+            let is_wanted = was < now && [Some(3), Some(4)].contains(&now);
+            if was.is_some() && was != now && !is_wanted {
+                return Err(format!("{name} has {now:?} replicas after {was:?}"));
+            }
+        }
+        Ok(())
+    })]
+}
+
+/// Hosts come, a host goes, and more come than there may be machines.
+fn scaling() -> Scenario {
+    let wants = |replicas: i64| {
+        move |world: &World| {
+            world.iter().any(|(key, it)| {
+                key.resource == "machinedeployments" && it.data["spec"]["replicas"] == replicas
+            })
+        }
+    };
+    let phases = vec![
+        Phase::new(
+            "hosts are there for a deployment of one machine",
+            |client, namespace| {
+                Box::pin(async move {
+                    let scene = Scene::prepare(client, &namespace, OPERATOR).await;
+                    scene.hosts(&["h1", "h2", "h3"]).await;
+                    scene.template("t", false).await;
+                    scene.deployment("md", "t", 1).await;
+                    scene.patch(MACHINE_DEPLOYMENT, "md", scale_to_hosts("min=1,max=4")).await;
+                    Ok(())
+                })
+            },
+            wants(3),
+        ),
+        Phase::new(
+            "one goes and three come",
+            |client, namespace| {
+                Box::pin(async move {
+                    let scene = at(client, &namespace);
+                    bmo::api(&scene.client, &namespace)
+                        .delete("h1", &DeleteParams::default())
+                        .await?;
+                    scene.hosts(&["h4", "h5", "h6"]).await;
+                    Ok(())
+                })
+            },
+            wants(4),
+        ),
+    ];
+    Scenario {
+        name: "scaling".to_owned(),
+        kinds: vec![bmo::hosts(), MACHINE_DEPLOYMENT.resource()],
+        beyond: Vec::new(),
+        phases,
+        run: Arc::new(|client, namespace| {
+            let scale_to_hosts = Some(Duration::from_secs(1));
+            Box::pin(run(client, namespace, Policy { scale_to_hosts, ..Policy::default() }))
+        }),
+        invariants: follow_hosts(),
+        patience: Duration::from_secs(120),
     }
+}
+
+async fn ground() -> Ground {
+    grounded(account(plane().await, "sweep").await.0).await
+}
+
+async fn grounded(controller: kube::Config) -> Ground {
+    let admin = plane().await.config("client", &["system:masters"]).await.unwrap();
+    Ground { admin, controller }
 }
 
 #[tokio::test]
@@ -249,4 +325,17 @@ async fn a_second_process_at_any_write_breaks_no_rule_and_leaves_nothing_behind(
     let report = two_replica_sweep(&ground().await, &scenario(false)).await.unwrap();
     println!("{report}");
     assert!(report.passed(), "{report}");
+}
+
+#[tokio::test]
+async fn replicas_that_follow_hosts_never_flap_whatever_stops_or_runs_beside() {
+    let _operator = bmo::StandIn::start(&plane().await.admin().await, OPERATOR);
+    let ground = grounded(scaling_account(plane().await, "scaling").await.0).await;
+    for report in [
+        crash_sweep(&ground, &scaling()).await.unwrap(),
+        two_replica_sweep(&ground, &scaling()).await.unwrap(),
+    ] {
+        println!("{report}");
+        assert!(report.passed(), "{report}");
+    }
 }
