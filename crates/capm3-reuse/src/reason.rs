@@ -44,7 +44,7 @@ const HOST_EVENT: Location =
 
 const WORKERS_EVENT: Location = Location::new(
     "MachineDeployment or MachineSet",
-    "event",
+    ObjectPart::Event,
     "With the annotation `ferrite.metal3.io/scale-to-hosts`: whether replicas follow hosts.",
 );
 
