@@ -62,7 +62,7 @@ fn machine(name: &str, metadata: &Value) -> (Machine, Metal3Machine) {
 fn context(
     deployments: Vec<Value>,
     sets: Vec<Value>,
-    hosts: Vec<Arc<CachedHost>>,
+    hosts: &[Arc<CachedHost>],
     machines: Vec<(Machine, Metal3Machine)>,
 ) -> Context {
     let template = |rack: &str| -> Metal3MachineTemplate {
@@ -105,14 +105,14 @@ fn seen(context: &Context, key: &Key) -> Option<ScaledSeen> {
 fn crowd() -> Vec<Arc<CachedHost>> {
     let none = &json!({});
     let going = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
-    let note = |key: &str| json!({"metadata": {"annotations": {key: ""}}});
+    let noted = |key: &str| json!({"metadata": {"annotations": {key: ""}}});
     let other = Owner { name: "other".to_owned(), uid: "other-uid".to_owned(), ..owner() };
     vec![
         in_rack("a", "free", "available", none),
         in_rack("a", "kept", "deprovisioning", &kept_for(&owner())),
         // Those that may come back.
-        in_rack("a", "sick", "available", &note(names::capm3::UNHEALTHY)),
-        in_rack("a", "paused", "available", &note(names::metal3::PAUSED)),
+        in_rack("a", "sick", "available", &noted(names::capm3::UNHEALTHY)),
+        in_rack("a", "paused", "available", &noted(names::metal3::PAUSED)),
         in_rack("a", "looked-at", "inspecting", none),
         // Those of its machines, whatever is the matter with them.
         in_rack("a", "m1", "provisioned", &consumer("m1", "m1-uid")),
@@ -146,13 +146,13 @@ async fn hosts_count_if_its_machines_have_them_or_would_take_them() {
         all
     };
     let deployment = workers("md", "a", &json!({}));
-    let context = context(vec![deployment.clone()], vec![], crowd(), machines());
+    let context = context(vec![deployment.clone()], vec![], &crowd(), machines());
     let md = Key::Deployment(key("md"));
     let first = seen(&context, &md).unwrap();
     assert_eq!(first.hosts, Ok(Hosts { taken: 4, free: 2, unready: 3 }));
     assert_eq!((first.replicas, first.version.as_str(), first.contested), (3, "7", None));
     // A machine that may have only what is kept for it takes no other.
-    let mut strict = self::context(vec![deployment], vec![], crowd(), machines());
+    let mut strict = self::context(vec![deployment], vec![], &crowd(), machines());
     strict.policy = Policy { strict_reuse: true, ..strict.policy };
     let hosts = seen(&strict, &md).unwrap().hosts;
     assert_eq!(hosts, Ok(Hosts { taken: 4, free: 1, unready: 4 }));
@@ -173,7 +173,7 @@ async fn a_set_that_no_deployment_owns_follows_hosts_and_one_of_a_deployment_doe
     let of_deployment = machine("m1", &json!({"labels": {names::capi::DEPLOYMENT_NAME: "own"}}));
     let reference = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineSet", "name": "own", "uid": "own-uid"});
     let of_set = machine("m2", &json!({"ownerReferences": [reference]}));
-    let context = context(vec![], sets, crowd(), vec![of_deployment, of_set]);
+    let context = context(vec![], sets, &crowd(), vec![of_deployment, of_set]);
     let seen_of = |name: &str| seen(&context, &Key::Set(key(name)));
     assert!(seen_of("md").is_none());
     assert_eq!(seen_of("own").unwrap().hosts, Ok(Hosts { taken: 1, free: 1, unready: 3 }));
@@ -184,7 +184,7 @@ async fn what_keeps_replicas_as_they_are_is_seen() {
     let note = |key: &str, value: &str| json!({"metadata": {"annotations": {key: value}}});
     let asks = |text: &str| note(names::ferrite::SCALE_TO_HOSTS, text);
     let seen_with = |template: &str, more: &Value| {
-        let context = context(vec![workers("md", template, more)], vec![], crowd(), vec![]);
+        let context = context(vec![workers("md", template, more)], vec![], &crowd(), vec![]);
         seen(&context, &Key::Deployment(key("md"))).unwrap()
     };
     let plain = seen_with("a", &json!({}));
@@ -218,7 +218,7 @@ async fn two_that_count_the_same_free_host_name_each_other() {
     let invalid = json!({"metadata": {"annotations": {names::ferrite::SCALE_TO_HOSTS: "max=1"}}});
     let contested = |template: &str, more: &Value| {
         let all = vec![workers("one", "a", &json!({})), workers("two", template, more)];
-        let context = context(all, vec![], crowd(), vec![]);
+        let context = context(all, vec![], &crowd(), vec![]);
         let of = |name: &str| seen(&context, &Key::Deployment(key(name))).unwrap().contested;
         ["one", "two"].map(|it| of(it).map(|(host, other)| (host, other.name)))
     };
