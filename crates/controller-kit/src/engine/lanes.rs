@@ -18,7 +18,7 @@ const LATE: u32 = 3;
 const SHORTEST: u32 = 10;
 /// How many calls say what is usual.
 const MEMORY: u32 = 8;
-/// Any other call is given up for others after so many times the patience: it may only be slow.
+/// A call of which nobody knows how long it takes is given up for others after so many times the patience: it may only be slow.
 const GIVEN: u32 = 2;
 
 /// Slots for calls; clones share them.
@@ -213,7 +213,8 @@ impl<T: Clone + Ord> Lanes<T> {
         let mut unwanted = Vec::new();
         while let Some((target, caller)) = inner.next(now) {
             let (give_up, told) = oneshot::channel();
-            let goes = if caller.alike { now } else { now + inner.patience * GIVEN };
+            let is_known = caller.alike && inner.usual.is_some();
+            let goes = if is_known { now } else { now + inner.patience * GIVEN };
             inner.calls.insert(target.clone(), Call { goes, give_up });
             let lane = Lane {
                 lanes: self.clone(),

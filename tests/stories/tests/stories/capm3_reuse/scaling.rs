@@ -7,7 +7,8 @@ use bench::audit::Audit;
 use bench::bmo;
 use bench::chart;
 use bench::cluster_api::objects::{
-    Kind, MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET, METAL3_MACHINE_TEMPLATE, machine_deployment,
+    Kind, MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET, METAL3_MACHINE, METAL3_MACHINE_TEMPLATE,
+    machine_deployment,
 };
 use bench::cluster_api::{Masters, PATIENCE, until, until_one};
 use capm3_reuse::settings::Policy;
@@ -78,12 +79,17 @@ async fn replicas_of_a_real_deployment_follow_its_hosts_with_one_write_each_time
 
     // As a health check does: its host is marked, and its machine is replaced, on the host that was to spare.
     let (hosts, machines) = (bmo::api(client, namespace), MACHINE.api(client, namespace));
+    let metal = METAL3_MACHINE.api(client, namespace);
     let sick = json!({"metadata": {"annotations": {"capi.metal3.io/unhealthy": ""}}});
     let replace = async |machine: &str, its: &str| {
         hosts.patch(its, &PatchParams::default(), &Patch::Merge(&sick)).await.unwrap();
         machines.delete(machine, &DeleteParams::default()).await.unwrap();
         let what = format!("host {its} free");
         until_one(&hosts, its, &what, |it| consumer(it).is_empty()).await.unwrap();
+        let what = format!("{machine} gone");
+        until(&metal, &watcher::Config::default(), &what, |all| !all.contains_key(machine))
+            .await
+            .unwrap();
     };
     let (machine, its) = first.iter().next().unwrap();
     replace(machine, its).await;
