@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use controller_kit::api_error::{PATIENCE, explain, is_gone};
 use controller_kit::{connection, kubeconfig};
-use kube::api::{GetParams, ListParams};
+use kube::api::{Api, ApiResource, DynamicObject, GetParams, ListParams};
 use kube::core::{ObjectList, PartialObjectMeta, Request};
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -30,16 +30,21 @@ pub(crate) enum Failure {
     NotFound(String),
     /// A right is missing, or the API server does not answer.
     Unanswered(String),
+    /// The reader has enough, as `head` has: no failure of the program.
+    Unread,
 }
 
 impl Failure {
     pub(crate) fn message(&self) -> &str {
-        let (Self::Usage(why) | Self::NotFound(why) | Self::Unanswered(why)) = self;
-        why
+        match self {
+            Self::Usage(why) | Self::NotFound(why) | Self::Unanswered(why) => why,
+            Self::Unread => "",
+        }
     }
 
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(match self {
+            Self::Unread => 0,
             Self::Usage(_) => 2,
             Self::NotFound(_) => 3,
             Self::Unanswered(_) => 4,
@@ -80,6 +85,15 @@ impl Asking {
         let client = builder.build();
         let namespace = namespace.unwrap_or(client.default_namespace()).to_owned();
         Ok(Self { client, namespace })
+    }
+
+    /// The objects of a kind, to be followed.
+    pub(crate) fn api(&self, version: &ApiResource, namespace: Option<&str>) -> Api<DynamicObject> {
+        let client = self.client.clone();
+        match namespace {
+            Some(namespace) => Api::namespaced_with(client, namespace, version),
+            None => Api::all_with(client, version),
+        }
     }
 
     /// Reads one object, in the first of these versions that the API server has.
@@ -236,7 +250,7 @@ fn answered<T>(answer: Option<kube::Result<T>>) -> Result<Answer<T>, Failure> {
 }
 
 /// Up to three names that need the fewest changes, and not more than a third of their letters.
-fn nearest(wanted: &str, names: impl Iterator<Item = String>) -> Vec<String> {
+pub(crate) fn nearest(wanted: &str, names: impl Iterator<Item = String>) -> Vec<String> {
     let most = (wanted.len() / 3).max(2);
     let is_part = |name: &str| name.contains(wanted) || wanted.contains(name);
     let mut near: Vec<(usize, String)> = names

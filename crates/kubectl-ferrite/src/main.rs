@@ -8,6 +8,7 @@
 
 mod ask;
 mod explain;
+mod follow;
 mod links;
 mod model;
 mod observe;
@@ -27,9 +28,11 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use crate::ask::{Asking, Failure};
+use crate::follow::Change;
 use crate::model::{Kind, Seen};
 use crate::settings::{Cli, Command, Output};
 use crate::show::{Page, document};
+use crate::waiting::Wanted;
 
 /// Something waits longer than was asked.
 const OVERDUE: u8 = 1;
@@ -42,19 +45,25 @@ fn main() -> ExitCode {
         .build()
         .map_err(|error| Failure::Unanswered(error.to_string()))
         .and_then(|runtime| runtime.block_on(answer(&cli)));
-    let written = answered.and_then(|(text, code)| {
-        // A reader that has enough, as `head` has, is no failure.
-        match std::io::stdout().write_all(text.as_bytes()) {
-            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                Err(Failure::Unanswered(text::unwritable(&error.to_string())))
-            }
-            _ => Ok(code),
-        }
+    let written = answered.and_then(|(text, code)| match write(&text) {
+        Ok(()) | Err(Failure::Unread) => Ok(code),
+        Err(failure) => Err(failure),
     });
     written.unwrap_or_else(|failure| {
-        eprintln!("{}", failure.message());
+        if !failure.message().is_empty() {
+            eprintln!("{}", failure.message());
+        }
         failure.code()
     })
+}
+
+fn write(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(Failure::Unread),
+        Err(error) => Err(Failure::Unanswered(text::unwritable(&error.to_string()))),
+    }
 }
 
 async fn answer(cli: &Cli) -> Result<(String, ExitCode), Failure> {
@@ -98,9 +107,7 @@ async fn answer(cli: &Cli) -> Result<(String, ExitCode), Failure> {
                 }
             }
         }
-        Command::Waiting { all_namespaces, older_than } => {
-            return waiting(cli, &asking, page, *all_namespaces, *older_than).await;
-        }
+        Command::Waiting(wanted) => return waiting(cli, &asking, page, wanted).await,
     };
     Ok((text, ExitCode::SUCCESS))
 }
@@ -109,30 +116,50 @@ async fn waiting(
     cli: &Cli,
     asking: &Asking,
     page: Page,
-    everywhere: bool,
-    older_than: Option<std::time::Duration>,
+    args: &settings::Waiting,
 ) -> Result<(String, ExitCode), Failure> {
+    let everywhere = args.all_namespaces;
     let namespace = Some(asking.namespace.as_str()).filter(|_| !everywhere);
-    let mut found = waiting::waiting(asking, namespace).await?;
-    if !found.is_read && !found.unread.is_empty() {
+    let wanted = Wanted { namespace, reason: args.reason.as_deref() };
+    let found = waiting::waiting(asking, wanted).await?;
+    if found.read.is_empty() && !found.unread.is_empty() {
         return Err(Failure::Unanswered(found.unread.join("\n")));
     }
-    if let Some(than) = older_than {
-        waiting::older(&mut found.links, than, page.now);
+    let mut links = found.links();
+    if let Some(than) = args.older_than {
+        waiting::older(&mut links, than, page.now);
     }
     let text = match cli.output {
         Output::Text => {
             for line in &found.unread {
                 eprintln!("{line}");
             }
-            page.waiting(&found.links, everywhere)
+            if let Some(word) = wanted.reason.filter(|_| links.is_empty()) {
+                eprintln!("{}", text::no_reason(word, &reasons::near(word)));
+            }
+            page.waiting(&links, everywhere)
         }
         output => {
-            let content = json!({ "items": found.links, "unread": found.unread });
+            let content = json!({ "items": links, "unread": found.unread });
             document(output, "Waiting", content).map_err(Failure::Unanswered)?
         }
     };
-    let is_overdue = older_than.is_some() && !found.links.is_empty();
+    if args.watch {
+        write(&text)?;
+        let show = |change: &Change| {
+            let page = Page { now: Timestamp::now(), ..page };
+            write(&match cli.output {
+                Output::Text => page.change(change, everywhere),
+                output => {
+                    let content = json!({ "items": change.items, "ended": change.ended });
+                    show::next(output, "Waiting", content).map_err(Failure::Unanswered)?
+                }
+            })
+        };
+        follow::follow(asking, wanted, found.read, show).await?;
+        return Ok((String::new(), ExitCode::SUCCESS));
+    }
+    let is_overdue = args.older_than.is_some() && !links.is_empty();
     Ok((text, if is_overdue { ExitCode::from(OVERDUE) } else { ExitCode::SUCCESS }))
 }
 

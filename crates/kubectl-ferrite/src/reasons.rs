@@ -1,7 +1,10 @@
 //! The reasons of the five controllers, as their own tables have them.
 
+use std::collections::BTreeSet;
+
 use controller_kit::engine::reasons::{About, Kind, Location, ObjectPart, Reason};
 
+use crate::ask::nearest;
 use crate::text;
 
 /// A reason, and whose it is.
@@ -28,6 +31,15 @@ pub(crate) fn all() -> impl Iterator<Item = Known> {
         .chain(of::<discovery::Reason>("host-discovery"))
         .chain(of::<discovery::Pass>("host-discovery"))
         .chain(of::<remediation::reason::Reason>("remediation"))
+}
+
+/// The words of the controllers that are nearest to one.
+pub(crate) fn near(word: &str) -> Vec<String> {
+    let words: BTreeSet<&str> = all().filter(|it| it.waits()).map(|it| it.about.word).collect();
+    if words.contains(word) {
+        return Vec::new();
+    }
+    nearest(word, words.into_iter().map(str::to_owned))
 }
 
 /// The reason of this word in this part of an object: the name of a condition, or the path of a list.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use controller_kit::config::duration;
 
 /// Say why something waits, and what to do
@@ -46,14 +46,7 @@ pub(crate) enum Command {
         object: String,
     },
     /// List everything that waits, oldest first
-    Waiting {
-        /// Look in all namespaces
-        #[arg(long, short = 'A')]
-        all_namespaces: bool,
-        /// List only what waits longer, such as 30m, and exit with 1 if there is any
-        #[arg(long, value_name = "TIME", value_parser = time)]
-        older_than: Option<Duration>,
-    },
+    Waiting(Waiting),
     /// Show who has a host, who holds its power, and its remediation attempts
     Host {
         /// Name of the `BareMetalHost`
@@ -64,6 +57,23 @@ pub(crate) enum Command {
         /// Name of the `ClusterPool`
         name: String,
     },
+}
+
+/// Which of what waits is shown.
+#[derive(Debug, Args)]
+pub(crate) struct Waiting {
+    /// Look in all namespaces
+    #[arg(long, short = 'A')]
+    pub(crate) all_namespaces: bool,
+    /// List only what waits longer, such as 30m, and exit with 1 if there is any
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) older_than: Option<Duration>,
+    /// List only what waits for this reason
+    #[arg(long, value_name = "REASON")]
+    pub(crate) reason: Option<String>,
+    /// After the list, show each change until Ctrl-C
+    #[arg(long, short, conflicts_with = "older_than")]
+    pub(crate) watch: bool,
 }
 
 fn time(text: &str) -> Result<Duration, String> {

@@ -7,6 +7,7 @@ use clap::builder::styling::{AnsiColor, Style};
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
+use crate::follow::Change;
 use crate::model::{API_VERSION, Link};
 use crate::report::{Attempt, Hold, HostReport, PoolEntry, PoolReport};
 use crate::settings::Output;
@@ -39,6 +40,19 @@ pub(crate) fn document(
     }
     let text = serde_json::to_string_pretty(&document).map_err(|it| it.to_string())?;
     Ok(text + "\n")
+}
+
+/// One of several documents: YAML needs a line between them.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn next(
+    output: Output,
+    kind: &'static str,
+    content: impl Serialize,
+) -> Result<String, String> {
+    let line = if output == Output::Yaml { "---\n" } else { "" };
+    Ok(line.to_owned() + &document(output, kind, content)?)
 }
 
 /// How text is written: at what time, and whether with colours.
@@ -100,26 +114,44 @@ impl Page {
         if links.is_empty() {
             return format!("{}\n", text::NOTHING_WAITS);
         }
-        let row = |link: &Link| {
-            let object = format!("{} {}", link.object.kind, link.object.name);
-            let state = || {
-                let is_word = link.part.starts_with("status.");
-                if is_word { link.state.clone() } else { format!("{}={}", link.part, link.state) }
-            };
-            let reason = link.reason.clone().unwrap_or_else(state);
-            let action = link.action.clone().unwrap_or_default();
-            let mut row = vec![object, reason, self.age(link.since), action];
-            if has_namespaces {
-                row.insert(0, link.object.namespace.clone());
-            }
-            row
+        let rows: Vec<_> = links.iter().map(|it| self.row(it, has_namespaces)).collect();
+        Self::rows(has_namespaces, &rows).join("\n") + "\n"
+    }
+
+    /// What has changed of an object, in the columns of the list.
+    pub(crate) fn change(self, change: &Change, has_namespaces: bool) -> String {
+        let ended = |it: &Link| {
+            let action = Some(text::ENDED.to_owned());
+            Link { since: None, action, ..it.clone() }
         };
+        let ended: Vec<Link> = change.ended.iter().map(ended).collect();
+        let links = change.items.iter().chain(&ended);
+        let rows: Vec<_> = links.map(|it| self.row(it, has_namespaces)).collect();
+        let drawn = Self::rows(has_namespaces, &rows);
+        drawn[1..].iter().map(|it| it.clone() + "\n").collect()
+    }
+
+    fn row(self, link: &Link, has_namespaces: bool) -> Vec<String> {
+        let object = format!("{} {}", link.object.kind, link.object.name);
+        let state = || {
+            let is_word = link.part.starts_with("status.");
+            if is_word { link.state.clone() } else { format!("{}={}", link.part, link.state) }
+        };
+        let reason = link.reason.clone().unwrap_or_else(state);
+        let action = link.action.clone().unwrap_or_default();
+        let mut row = vec![object, reason, self.age(link.since), action];
+        if has_namespaces {
+            row.insert(0, link.object.namespace.clone());
+        }
+        row
+    }
+
+    fn rows(has_namespaces: bool, rows: &[Vec<String>]) -> Vec<String> {
         let mut head = vec!["OBJECT", "REASON", "SINCE", "DO"];
         if has_namespaces {
             head.insert(0, "NAMESPACE");
         }
-        let rows: Vec<Vec<String>> = links.iter().map(row).collect();
-        aligned(&head, &rows).join("\n") + "\n"
+        aligned(&head, rows)
     }
 
     pub(crate) fn host(self, report: &HostReport) -> String {

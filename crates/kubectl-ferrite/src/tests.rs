@@ -10,10 +10,12 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::explain::explain;
+use crate::follow::Change;
 use crate::model::{Kind, Look, Object, Seen};
 use crate::observe::{of_ours, of_upstream};
 use crate::reasons::{self, Known};
 use crate::show::{Page, document};
+use crate::waiting::Wanted;
 use crate::{links, report};
 
 const BEGAN: &str = "2026-01-01T00:00:00Z";
@@ -400,4 +402,33 @@ fn what_has_no_time_waits_last_and_is_never_overdue() {
     crate::waiting::older(&mut links, std::time::Duration::from_secs(13 * 60 + 30), now);
     let names: Vec<&str> = links.iter().map(|it| it.object.name.as_str()).collect();
     assert_eq!(names, ["w1-x"]);
+}
+
+#[test]
+fn a_reason_is_found_behind_the_first_that_an_object_waits_for() {
+    let host = json!({
+        "annotations": {"baremetalhost.metal3.io/paused": "me"},
+        "status": {"provisioning": {"state": "inspecting", "ID": ""}},
+    });
+    let links = || links::of_host(&object("h1", host.clone()), None);
+    let of = |reason| {
+        let wanted = Wanted { namespace: None, reason };
+        wanted.of(links()).into_iter().map(|it| it.state).collect::<Vec<_>>()
+    };
+    assert_eq!(of(None), ["paused"], "an object appears once");
+    assert_eq!(of(Some("Inspecting")), ["inspecting"], "in any case");
+    assert!(of(Some("available")).is_empty());
+    assert_eq!(reasons::near("NodeShard"), ["NodeShared"]);
+    assert!(reasons::near("NodeShared").is_empty(), "it exists, and nothing waits for it");
+}
+
+#[test]
+fn a_change_is_shown_in_the_columns_of_the_list() {
+    let links = explain(Kind::Machine, &waits_for_kept_host());
+    let change = Change { items: vec![links[0].clone()], ended: vec![links[1].clone()] };
+    let wanted = "\
+Machine w1          NotReady            14m
+Metal3Machine w1-x  WaitingForKeptHost         It waits no longer.
+";
+    assert_eq!(page().change(&change, false), wanted);
 }

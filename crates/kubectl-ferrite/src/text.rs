@@ -11,6 +11,7 @@ pub(crate) const WAIT: &str = "Wait.";
 pub(crate) const FREE: &str = "it is free";
 pub(crate) const UNSEEN: &str = "not looked at";
 pub(crate) const NO_CONDITION: &str = "No controller has written a condition yet.";
+pub(crate) const ENDED: &str = "It waits no longer.";
 pub(crate) const NOTHING_WAITS: &str = "Nothing waits.";
 pub(crate) const HOST_ERROR: &str =
     "Correct what the message names. The bare metal operator then retries by itself.";
@@ -68,6 +69,23 @@ pub(crate) fn right(verb: &str, plural: &str, group: &str, namespace: Option<&st
 
 pub(crate) fn not_listed(right: &str) -> String {
     format!("Not shown: you lack the right to {right}.")
+}
+
+pub(crate) fn not_followed(right: &str) -> String {
+    format!("Changes cannot be followed: you lack the right to {right}.")
+}
+
+pub(crate) fn interrupted(kind: &str) -> String {
+    format!("Changes of {kind} are interrupted. The connection is made again by itself.")
+}
+
+pub(crate) fn no_reason(word: &str, near: &[String]) -> String {
+    let near = if near.is_empty() {
+        String::new()
+    } else {
+        format!(" The nearest reasons: {}.", near.join(", "))
+    };
+    format!("Nothing waits for the reason {word}.{near}")
 }
 
 pub(crate) fn unanswered(why: &str) -> String {
