@@ -3,12 +3,14 @@
 //! An answer goes one way: `observe` (or `waiting`) reads, `links` and `explain` make a chain of what was read, `show` writes it.
 //! The reasons, with what to do about each, are the controllers' own tables.
 //!
-//! Exit codes: 0 answered, 1 something waits longer than `--older-than`, 2 wrong command line or kubeconfig, 3 the object or its
+//! Exit codes: 0 answered, 1 something waits longer than `--older-than` or `doctor` finds something wrong, 2 wrong command line or kubeconfig, 3 the object or its
 //! kind does not exist, 4 a right is missing or the API server does not answer within ten seconds.
 
 mod ask;
+mod doctor;
 mod explain;
 mod follow;
+mod health;
 mod links;
 mod model;
 mod observe;
@@ -34,8 +36,8 @@ use crate::settings::{Cli, Command, Output};
 use crate::show::{Page, document};
 use crate::waiting::Wanted;
 
-/// Something waits longer than was asked.
-const OVERDUE: u8 = 1;
+/// Something waits longer than was asked, or something is wrong.
+const WRONG: u8 = 1;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -107,6 +109,7 @@ async fn answer(cli: &Cli) -> Result<(String, ExitCode), Failure> {
                 }
             }
         }
+        Command::Doctor => return doctor(cli, &asking, page).await,
         Command::Waiting(wanted) => return waiting(cli, &asking, page, wanted).await,
     };
     Ok((text, ExitCode::SUCCESS))
@@ -160,7 +163,22 @@ async fn waiting(
         return Ok((String::new(), ExitCode::SUCCESS));
     }
     let is_overdue = args.older_than.is_some() && !links.is_empty();
-    Ok((text, if is_overdue { ExitCode::from(OVERDUE) } else { ExitCode::SUCCESS }))
+    Ok((text, if is_overdue { ExitCode::from(WRONG) } else { ExitCode::SUCCESS }))
+}
+
+async fn doctor(cli: &Cli, asking: &Asking, page: Page) -> Result<(String, ExitCode), Failure> {
+    // The controllers are seldom in the namespace of the context.
+    let namespace = cli.namespace.as_deref();
+    let (installed, findings) = doctor::doctor(asking, namespace, page.now).await?;
+    let text = match cli.output {
+        Output::Text => show::doctor(&installed, &findings),
+        output => {
+            let content = json!({ "controllers": installed, "findings": findings });
+            document(output, "Doctor", content).map_err(Failure::Unanswered)?
+        }
+    };
+    let is_wrong = findings.iter().any(|it| it.wrong);
+    Ok((text, if is_wrong { ExitCode::from(WRONG) } else { ExitCode::SUCCESS }))
 }
 
 async fn observed(asking: &Asking, kind: Kind, name: &str) -> Result<Seen, Failure> {

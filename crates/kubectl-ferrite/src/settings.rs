@@ -52,6 +52,8 @@ pub(crate) enum Command {
         /// Name of the `BareMetalHost`
         name: String,
     },
+    /// Check the installed controllers, and exit with 1 if something is wrong
+    Doctor,
     /// Show the entries of a `ClusterPool`, and why it is short
     Pool {
         /// Name of the `ClusterPool`

@@ -8,6 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
 use crate::follow::Change;
+use crate::health::{Finding, Installed};
 use crate::model::{API_VERSION, Link};
 use crate::report::{Attempt, Hold, HostReport, PoolEntry, PoolReport};
 use crate::settings::Output;
@@ -199,6 +200,31 @@ impl Page {
         }
         text
     }
+}
+
+/// The installed controllers, then what is to be said of them.
+pub(crate) fn doctor(installed: &[Installed], findings: &[Finding]) -> String {
+    let row = |it: &Installed| {
+        let ready = format!("{}/{}", it.ready, it.replicas);
+        let leader = match (&it.lease, &it.leader) {
+            (None, _) => text::NO_ELECTION.to_owned(),
+            (_, leader) => leader.clone().unwrap_or_default(),
+        };
+        let controller = it.controller.to_owned();
+        vec![controller, it.namespace.clone(), it.version.clone(), ready, leader]
+    };
+    let rows: Vec<Vec<String>> = installed.iter().map(row).collect();
+    let head = ["CONTROLLER", "NAMESPACE", "VERSION", "READY", "LEADER"];
+    let mut text = aligned(&head, &rows).join("\n") + "\n\n";
+    if findings.is_empty() {
+        text.push_str(text::ALL_WELL);
+        text.push('\n');
+    }
+    for it in findings {
+        let mark = if it.wrong { "!" } else { " " };
+        _ = writeln!(text, "{mark} {}", clean(&text::finding(&it.deployment, &it.message)));
+    }
+    text
 }
 
 /// A pool: facts, then its entries.

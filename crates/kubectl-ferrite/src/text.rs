@@ -62,9 +62,13 @@ pub(crate) fn unreadable(object: &Object, why: &str) -> String {
 }
 
 pub(crate) fn right(verb: &str, plural: &str, group: &str, namespace: Option<&str>) -> String {
+    right_on(verb, &format!("{plural}.{group}"), namespace)
+}
+
+pub(crate) fn right_on(verb: &str, object: &str, namespace: Option<&str>) -> String {
     let place = namespace
         .map_or_else(|| " in all namespaces".to_owned(), |it| format!(" in namespace {it}"));
-    format!("{verb} {plural}.{group}{place}")
+    format!("{verb} {object}{place}")
 }
 
 pub(crate) fn not_listed(right: &str) -> String {
@@ -257,4 +261,83 @@ pub(crate) fn claims(all: usize, waiting: usize) -> String {
 
 pub(crate) fn undecodable(kind: &str, why: &str) -> String {
     format!("Not shown: a {kind} cannot be decoded: {why}.")
+}
+
+// Controllers.
+
+pub(crate) const NO_ELECTION: &str = "no election";
+pub(crate) const ALL_WELL: &str = "Everything is well.";
+
+pub(crate) fn not_found_out(right: &str) -> String {
+    format!(
+        "You may not see the controllers. The missing right: {right}. Name their namespace with -n if you have it there."
+    )
+}
+
+pub(crate) fn not_installed(namespace: Option<&str>) -> String {
+    let place = namespace.map_or_else(String::new, |it| format!(" in namespace {it}"));
+    format!(
+        "No controller of Ferrite is installed{place}: no Deployment of theirs has the label app.kubernetes.io/part-of=ferrite."
+    )
+}
+
+pub(crate) fn not_checked(right: &str) -> String {
+    format!("Not checked: you lack the right to {right}.")
+}
+
+pub(crate) fn scaled_to_zero(deployment: &str) -> String {
+    format!(
+        "The Deployment is scaled to 0. Run kubectl scale deployment {deployment} --replicas 1."
+    )
+}
+
+pub(crate) fn pods_not_ready(ready: i32, replicas: i32) -> String {
+    format!("{ready} of {replicas} pods are ready. See docs/runbooks/FerriteNotReady.md.")
+}
+
+pub(crate) fn pods_not_updated(updated: i32, replicas: i32) -> String {
+    format!("{updated} of {replicas} pods have the new version. Wait for the rollout.")
+}
+
+pub(crate) fn no_lease(name: &str) -> String {
+    format!(
+        "The Lease {name} does not exist: no pod has led yet. See docs/runbooks/FerriteNoLeader.md."
+    )
+}
+
+pub(crate) fn nobody_leads(lease: &str, silent: Option<&str>) -> String {
+    let last = silent.map(|it| format!(", which was last renewed {it} ago")).unwrap_or_default();
+    format!("No pod holds the Lease {lease}{last}. See docs/runbooks/FerriteNoLeader.md.")
+}
+
+pub(crate) fn leader_lacks(what: &str) -> String {
+    format!("The leader lacks {what}. See docs/runbooks/FerriteNotReady.md.")
+}
+
+pub(crate) fn account_lacks(account: &str, right: &str, others: usize) -> String {
+    let more = if others == 0 { String::new() } else { format!(" (+{others} more)") };
+    format!(
+        "ServiceAccount {account} lacks the right to {right}{more}. Upgrade the release, which makes its roles, or add the right."
+    )
+}
+
+pub(crate) fn other_version(own: &str, version: &str) -> String {
+    format!("The controllers have version {version}, this program {own}: needs are those of {own}.")
+}
+
+pub(crate) fn mixed_versions(own: &str, versions: &[&str]) -> String {
+    format!(
+        "The controllers have the versions {}, which may be mixed. Needs are those of {own}.",
+        versions.join(", ")
+    )
+}
+
+pub(crate) fn finding(deployment: &str, message: &str) -> String {
+    if deployment.is_empty() { message.to_owned() } else { format!("{deployment}: {message}") }
+}
+
+/// A text of the kit as a sentence.
+pub(crate) fn whole(text: &str) -> String {
+    let ended = text.trim_end_matches('.');
+    sentence(ended)
 }
