@@ -37,6 +37,8 @@ pub(crate) enum Failure {
     NotFound(String),
     /// A right is missing, or the API server does not answer.
     Unanswered(String),
+    /// What was asked for is refused, or did not come about.
+    No(String),
     /// The reader has enough, as `head` has: no failure of the program.
     Unread,
 }
@@ -44,7 +46,7 @@ pub(crate) enum Failure {
 impl Failure {
     pub(crate) fn message(&self) -> &str {
         match self {
-            Self::Usage(why) | Self::NotFound(why) | Self::Unanswered(why) => why,
+            Self::Usage(why) | Self::NotFound(why) | Self::Unanswered(why) | Self::No(why) => why,
             Self::Unread => "",
         }
     }
@@ -52,6 +54,7 @@ impl Failure {
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Unread => 0,
+            Self::No(_) => 1,
             Self::Usage(_) => 2,
             Self::NotFound(_) => 3,
             Self::Unanswered(_) => 4,

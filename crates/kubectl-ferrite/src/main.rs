@@ -1,4 +1,4 @@
-//! `kubectl ferrite`: why something waits, and what to do. It only reads, with the rights of whoever calls it.
+//! `kubectl ferrite`: why something waits, and what to do, with the rights of whoever calls it. Only `write` writes.
 //!
 //! An answer goes one way: `observe` (or `waiting`) reads, `links` and `explain` make a chain of what was read, `show` writes it.
 //! The reasons, with what to do about each, are the controllers' own tables.
@@ -11,6 +11,8 @@ mod doctor;
 mod explain;
 mod follow;
 mod health;
+mod hold;
+mod holding;
 mod links;
 mod model;
 mod observe;
@@ -20,6 +22,7 @@ mod settings;
 mod show;
 mod text;
 mod waiting;
+mod write;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -31,7 +34,7 @@ use serde_json::json;
 
 use crate::ask::{Asking, Failure};
 use crate::follow::Change;
-use crate::model::{Kind, Seen};
+use crate::model::{Kind, Object, Seen};
 use crate::settings::{Cli, Command, Output};
 use crate::show::{Page, document};
 use crate::waiting::Wanted;
@@ -106,6 +109,29 @@ async fn answer(cli: &Cli) -> Result<(String, ExitCode), Failure> {
                 (output, report) => {
                     let content = json!({ "pool": report, "chain": chain });
                     document(output, "Pool", content).map_err(fail)?
+                }
+            }
+        }
+        Command::Hold(args) => {
+            let took = hold::hold(&asking, args).await?;
+            let object = Object::new(Kind::BareMetalHost.as_str(), &asking.namespace, &args.host);
+            match cli.output {
+                Output::Text => text::held(&args.host, &text::age(took)),
+                output => {
+                    let content =
+                        json!({ "object": object, "key": args.key, "seconds": took.as_secs() });
+                    document(output, "Hold", content).map_err(fail)?
+                }
+            }
+        }
+        Command::Release(args) => {
+            let others = hold::release(&asking, args).await?;
+            let object = Object::new(Kind::BareMetalHost.as_str(), &asking.namespace, &args.host);
+            match cli.output {
+                Output::Text => text::released(&args.host, &args.key, &others),
+                output => {
+                    let content = json!({ "object": object, "key": args.key, "heldBy": others });
+                    document(output, "Release", content).map_err(fail)?
                 }
             }
         }

@@ -192,6 +192,13 @@ impl<T> Look<T> {
         }
     }
 
+    pub(crate) fn into_here(self) -> Option<T> {
+        match self {
+            Self::Here(found) => Some(found),
+            _ => None,
+        }
+    }
+
     pub(crate) fn map<U>(self, change: impl FnOnce(T) -> U) -> Look<U> {
         match self {
             Self::Unasked => Look::Unasked,

@@ -52,6 +52,10 @@ pub(crate) enum Command {
         /// Name of the `BareMetalHost`
         name: String,
     },
+    /// Hold a host off with a reboot request, and wait until that is proven
+    Hold(Hold),
+    /// Remove the reboot request of a hold
+    Release(Release),
     /// Check the installed controllers, and exit with 1 if something is wrong
     Doctor,
     /// Show the entries of a `ClusterPool`, and why it is short
@@ -76,6 +80,32 @@ pub(crate) struct Waiting {
     /// After the list, show each change until Ctrl-C
     #[arg(long, short, conflicts_with = "older_than")]
     pub(crate) watch: bool,
+}
+
+/// A hold to set.
+#[derive(Debug, Args)]
+pub(crate) struct Hold {
+    /// Name of the `BareMetalHost`
+    pub(crate) host: String,
+    /// Key of the annotation `reboot.metal3.io/<KEY>`
+    #[arg(long)]
+    pub(crate) key: String,
+    /// Cut the power at once (default: ask the operating system first)
+    #[arg(long)]
+    pub(crate) hard: bool,
+    /// Exit with 1 if the hold is not proven by then, such as 10m (default: wait until Ctrl-C)
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// A hold to remove.
+#[derive(Debug, Args)]
+pub(crate) struct Release {
+    /// Name of the `BareMetalHost`
+    pub(crate) host: String,
+    /// Key of the annotation `reboot.metal3.io/<KEY>`
+    #[arg(long)]
+    pub(crate) key: String,
 }
 
 fn time(text: &str) -> Result<Duration, String> {

@@ -341,3 +341,112 @@ pub(crate) fn whole(text: &str) -> String {
     let ended = text.trim_end_matches('.');
     sentence(ended)
 }
+
+// Holds.
+
+pub(crate) fn no_key(key: &str) -> String {
+    format!(
+        "{key:?} is no key. Use up to 63 letters, digits, dots, dashes and underscores, with a letter or digit at both ends."
+    )
+}
+
+pub(crate) fn key_of_remediation(annotation: &str) -> String {
+    format!(
+        "{annotation} is a key of a remediation, which sets and removes it by itself. Choose another key."
+    )
+}
+
+pub(crate) fn hold_of_deleted(host: &str) -> String {
+    format!("BareMetalHost {host} is being deleted: it cannot be held off.")
+}
+
+pub(crate) fn hold_of_unmanaged(host: &str, label: &str, value: &str) -> String {
+    format!(
+        "BareMetalHost {host} is not handed to bmo-reboot: no controller would prove the hold. Set the label {label}={value} first."
+    )
+}
+
+pub(crate) fn hold_without(host: &str, why: &str) -> String {
+    format!("bmo-reboot does not manage the power of BareMetalHost {host}. {why}")
+}
+
+pub(crate) fn hold_of_state(host: &str, state: &str) -> String {
+    let state = if state.is_empty() { UNSEEN } else { state };
+    format!(
+        "BareMetalHost {host} is {state}, not installed: bmo-reboot serves no requests of such a host."
+    )
+}
+
+pub(crate) fn hold_of_disabled(host: &str) -> String {
+    format!(
+        "The machine of BareMetalHost {host} must not be switched off: it would be reset, and not held off."
+    )
+}
+
+pub(crate) fn unreadable_record(why: &str) -> String {
+    format!("Its condition RebootRecord cannot be read: {why}.")
+}
+
+pub(crate) fn said_of(reason: &str, message: &str) -> String {
+    format!("It says {reason}: {message}")
+}
+
+pub(crate) fn hold_unseen(host: &str) -> String {
+    format!(
+        "bmo-reboot has not looked at BareMetalHost {host}. Run kubectl ferrite doctor to see whether it works."
+    )
+}
+
+pub(crate) fn hold_removed(host: &str, annotation: &str) -> String {
+    format!("Another client removed the annotation {annotation} of BareMetalHost {host}.")
+}
+
+pub(crate) fn hold_lost(why: &str, annotation: &str) -> String {
+    format!(
+        "The hold is not proven. {why} If the annotation {annotation} is still there, remove it with kubectl ferrite release."
+    )
+}
+
+pub(crate) fn hold_late(took: &str, annotation: &str, reason: &str) -> String {
+    let reason = if reason.is_empty() { "nothing yet" } else { reason };
+    format!(
+        "The hold is not proven after {took}: the condition Rebooting says {reason}. The annotation {annotation} stays. Remove it with kubectl ferrite release."
+    )
+}
+
+pub(crate) fn hold_waits(took: &str, reason: &str, message: &str) -> String {
+    format!("{took} {reason}: {message}")
+}
+
+pub(crate) fn held(host: &str, took: &str) -> String {
+    format!("BareMetalHost {host} is held off. It took {took}.\n")
+}
+
+pub(crate) fn no_hold(host: &str, annotation: &str, near: &[String]) -> String {
+    let near = if near.is_empty() {
+        String::new()
+    } else {
+        format!(" The nearest annotations: {}.", near.join(", "))
+    };
+    format!("BareMetalHost {host} has no annotation {annotation}.{near}")
+}
+
+pub(crate) fn released(host: &str, key: &str, others: &[String]) -> String {
+    let rest = if others.is_empty() {
+        "No other request holds the host.".to_owned()
+    } else {
+        format!("The host is still held by {}.", others.join(", "))
+    };
+    format!("The request {key} of BareMetalHost {host} is removed. {rest}\n")
+}
+
+pub(crate) fn refused(host: &str, why: &str) -> String {
+    format!(
+        "The API server refuses the change of BareMetalHost {host}: {}.",
+        why.trim_end_matches('.')
+    )
+}
+
+pub(crate) fn unchangeable(host: &str, right: &str) -> String {
+    format!("You may not change BareMetalHost {host}. The missing right: {right}.")
+}

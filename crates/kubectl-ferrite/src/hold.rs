@@ -1,0 +1,96 @@
+//! `hold` and `release`: writes a keyed reboot request, and waits until its hold is proven.
+
+use std::time::{Duration, Instant};
+
+use api_types::metal3::BareMetalHost;
+use api_types::name::is_name;
+use bmo_reboot::requests::Mode;
+
+use crate::ask::{Asking, Failure, nearest};
+use crate::holding::{self, Progress};
+use crate::write::{Written, annotate};
+use crate::{settings, text};
+
+/// How often the host is read: the age of an answer adds to the time that is printed.
+const PACE: Duration = Duration::from_secs(1);
+
+/// Sets the request, and waits until its hold is proven. Gives how long that took.
+///
+/// # Errors
+/// When the hold would not be honoured, is not proven in time, or cannot be written.
+pub(crate) async fn hold(asking: &Asking, args: &settings::Hold) -> Result<Duration, Failure> {
+    let annotation = holding::annotation(&args.key).map_err(Failure::Usage)?;
+    let mode = if args.hard { Mode::Hard } else { Mode::Soft };
+    let began = Instant::now();
+    let mut host = read(asking, &args.host).await?;
+    loop {
+        if let Some(why) = holding::refusal(&host) {
+            return Err(Failure::No(why));
+        }
+        if holding::is_asked(&host, &annotation, mode) {
+            break;
+        }
+        let value = Some(holding::value(mode));
+        match annotate(asking, &host, &annotation, value).await? {
+            Written::Done(written) => {
+                host = *written;
+                break;
+            }
+            // What it was judged by may have changed.
+            Written::Superseded => host = read(asking, &args.host).await?,
+        }
+    }
+    let mut shown = String::new();
+    loop {
+        match holding::progress(&host, &annotation) {
+            Progress::Proven => return Ok(began.elapsed()),
+            Progress::Lost(why) => return Err(Failure::No(text::hold_lost(&why, &annotation))),
+            Progress::Waits(reason, message) => {
+                if args.timeout.is_some_and(|it| began.elapsed() >= it) {
+                    let took = text::age(began.elapsed());
+                    return Err(Failure::No(text::hold_late(&took, &annotation, &reason)));
+                }
+                if !reason.is_empty() && reason != shown {
+                    eprintln!(
+                        "{}",
+                        text::hold_waits(&text::age(began.elapsed()), &reason, &message)
+                    );
+                    shown = reason;
+                }
+            }
+        }
+        tokio::time::sleep(PACE).await;
+        host = read(asking, &args.host).await?;
+    }
+}
+
+/// Removes the request. Gives the keys that still hold the host.
+///
+/// # Errors
+/// When there is no such request, or it cannot be removed.
+pub(crate) async fn release(
+    asking: &Asking,
+    args: &settings::Release,
+) -> Result<Vec<String>, Failure> {
+    let annotation = holding::annotation(&args.key).map_err(Failure::Usage)?;
+    loop {
+        let host = read(asking, &args.host).await?;
+        let holds = holding::holds(&host);
+        if !holds.contains(&annotation) {
+            let near = nearest(&annotation, holds.into_iter());
+            return Err(Failure::NotFound(text::no_hold(&args.host, &annotation, &near)));
+        }
+        if let Written::Done(host) = annotate(asking, &host, &annotation, None).await? {
+            return Ok(holding::holds(&host));
+        }
+    }
+}
+
+async fn read(asking: &Asking, name: &str) -> Result<BareMetalHost, Failure> {
+    if !is_name(name) {
+        return Err(Failure::Usage(text::no_name(name)));
+    }
+    let found = asking.get::<BareMetalHost>(&[()], &asking.namespace, name).await?;
+    let found = asking.must_be_here::<BareMetalHost, _>(&[()], found).await?;
+    found.into_here().ok_or_else(|| Failure::Usage(text::no_name(name)))
+}

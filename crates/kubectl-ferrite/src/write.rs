@@ -1,0 +1,69 @@
+//! The only writes of the plugin, each with the version that was decided on: who writes first wins.
+
+use api_types::metal3::BareMetalHost;
+use controller_kit::api_error::{explain, is_refusal, unless_superseded};
+use kube::ResourceExt as _;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::ask::{Answer, Asking, Failure, right};
+use crate::text;
+
+/// The field manager of what is written.
+const MANAGER: &str = "kubectl-ferrite";
+
+/// What became of a write.
+pub(crate) enum Written {
+    Done(Box<BareMetalHost>),
+    /// Another wrote first: nothing was written.
+    Superseded,
+}
+
+/// Sets an annotation of a host, or removes it.
+///
+/// # Errors
+/// When it may not be written, or the API server does not answer.
+pub(crate) async fn annotate(
+    asking: &Asking,
+    host: &BareMetalHost,
+    annotation: &str,
+    value: Option<&str>,
+) -> Result<Written, Failure> {
+    let change = json!({ "metadata": { "annotations": { annotation: value } } });
+    patch(asking, host, change).await
+}
+
+async fn patch(
+    asking: &Asking,
+    host: &BareMetalHost,
+    mut change: Value,
+) -> Result<Written, Failure> {
+    change["metadata"]["resourceVersion"] = json!(host.metadata.resource_version);
+    let (namespace, name) = (asking.namespace.as_str(), host.name_any());
+    let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+    let answer = asking.ask(async |client| {
+        let hosts: Api<BareMetalHost> = Api::namespaced(client, namespace);
+        let written = hosts.patch(&name, &params, &Patch::Merge(&change)).await;
+        match unless_superseded(written) {
+            Err(kube::Error::Api(status))
+                if status.code == 403 && status.message.contains("cannot patch") =>
+            {
+                Err(kube::Error::Api(status))
+            }
+            Err(error) if is_refusal(&error) => Ok(Err(explain(&error))),
+            written => written.map(Ok),
+        }
+    });
+    match answer.await? {
+        Answer::Here(Ok(Some(host))) => Ok(Written::Done(Box::new(host))),
+        Answer::Here(Err(why)) => Err(Failure::No(text::refused(&name, &why))),
+        Answer::Forbidden => {
+            let right = right::<BareMetalHost>("patch", &(), Some(namespace));
+            Err(Failure::Unanswered(text::unchangeable(&name, &right)))
+        }
+        Answer::Here(Ok(None)) | Answer::Gone | Answer::Unserved => Ok(Written::Superseded),
+        Answer::Unreadable(why) => {
+            Err(Failure::Unanswered(text::undecodable("BareMetalHost", &why)))
+        }
+    }
+}
