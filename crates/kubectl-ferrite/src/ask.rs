@@ -190,6 +190,32 @@ impl Asking {
         Ok(found)
     }
 
+    /// Reads the metadata of one object.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub(crate) async fn metadata<K: Resource>(
+        &self,
+        version: &K::DynamicType,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Look<PartialObjectMeta>, Failure> {
+        let object = Object::new(&name_of::<K>(version), namespace, name);
+        let request = Request::new(K::url_path(version, Some(namespace)));
+        let request = request
+            .get_metadata(name, &GetParams::default())
+            .map_err(|_| Failure::Usage(text::no_name(name)))?;
+        Ok(match within(self.client.request::<PartialObjectMeta>(request)).await? {
+            Answer::Here(found) => Look::Here(found),
+            Answer::Gone => Look::Gone(object),
+            Answer::Unserved => Look::Unserved(object),
+            Answer::Forbidden => {
+                Look::Forbidden(object, right::<K>("get", version, Some(namespace)))
+            }
+            Answer::Unreadable(why) => Look::Unreadable(object, why),
+        })
+    }
+
     /// Reads a page of objects as any type.
     ///
     /// # Errors

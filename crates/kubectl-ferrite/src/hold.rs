@@ -86,7 +86,11 @@ pub(crate) async fn release(
     }
 }
 
-async fn read(asking: &Asking, name: &str) -> Result<BareMetalHost, Failure> {
+/// The host of this name.
+///
+/// # Errors
+/// When it does not exist or may not be read.
+pub(crate) async fn read(asking: &Asking, name: &str) -> Result<BareMetalHost, Failure> {
     if !is_name(name) {
         return Err(Failure::Usage(text::no_name(name)));
     }

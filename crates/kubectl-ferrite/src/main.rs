@@ -6,6 +6,8 @@
 //! Exit codes: 0 answered, 1 something waits longer than `--older-than` or `doctor` finds something wrong, 2 wrong command line or kubeconfig, 3 the object or its
 //! kind does not exist, 4 a right is missing or the API server does not answer within ten seconds.
 
+mod adopt;
+mod adoption;
 mod ask;
 mod doctor;
 mod explain;
@@ -135,6 +137,7 @@ async fn answer(cli: &Cli) -> Result<(String, ExitCode), Failure> {
                 }
             }
         }
+        Command::Adopt(args) => return adopt(cli, &asking, args).await,
         Command::Doctor => return doctor(cli, &asking, page).await,
         Command::Waiting(wanted) => return waiting(cli, &asking, page, wanted).await,
     };
@@ -190,6 +193,36 @@ async fn waiting(
     }
     let is_overdue = args.older_than.is_some() && !links.is_empty();
     Ok((text, if is_overdue { ExitCode::from(WRONG) } else { ExitCode::SUCCESS }))
+}
+
+async fn adopt(
+    cli: &Cli,
+    asking: &Asking,
+    args: &settings::Adopt,
+) -> Result<(String, ExitCode), Failure> {
+    let plan = adopt::plan(asking, args).await?;
+    let mut text = match cli.output {
+        Output::Text => show::adoptions(&plan.adoptions),
+        output => {
+            let content = json!({ "hosts": plan.adoptions, "written": args.yes });
+            document(output, "Adopt", content).map_err(Failure::Unanswered)?
+        }
+    };
+    if args.yes {
+        // Shown before it is written: a failure in between must not hide what was planned.
+        if cli.output == Output::Text {
+            write(&text)?;
+            text.clear();
+        }
+        let count = adopt::adopt(asking, &plan).await?;
+        if cli.output == Output::Text {
+            text = text::adopted(count);
+        }
+    } else if !args.dry_run {
+        write(&text)?;
+        return Err(Failure::Usage(text::NOT_CONFIRMED.to_owned()));
+    }
+    Ok((text, ExitCode::SUCCESS))
 }
 
 async fn doctor(cli: &Cli, asking: &Asking, page: Page) -> Result<(String, ExitCode), Failure> {

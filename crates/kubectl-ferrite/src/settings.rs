@@ -56,6 +56,8 @@ pub(crate) enum Command {
     Hold(Hold),
     /// Remove the reboot request of a hold
     Release(Release),
+    /// Give discovered hosts their BMC, from the address that each machine named
+    Adopt(Adopt),
     /// Check the installed controllers, and exit with 1 if something is wrong
     Doctor,
     /// Show the entries of a `ClusterPool`, and why it is short
@@ -106,6 +108,26 @@ pub(crate) struct Release {
     /// Key of the annotation `reboot.metal3.io/<KEY>`
     #[arg(long)]
     pub(crate) key: String,
+}
+
+/// Hosts that get a BMC.
+#[derive(Debug, Args)]
+pub(crate) struct Adopt {
+    /// Names of the `BareMetalHost` objects
+    #[arg(required = true, value_name = "HOST")]
+    pub(crate) hosts: Vec<String>,
+    /// Secret with user name and password, in the namespace of the hosts
+    #[arg(long, value_name = "SECRET")]
+    pub(crate) credentials: String,
+    /// Address with `{bmcAddress}`, such as `redfish+https://{bmcAddress}/redfish/v1/Systems/1`
+    #[arg(long, value_name = "TEMPLATE")]
+    pub(crate) address: String,
+    /// Write it (default: show what would be written, and exit with 2)
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Show what would be written, and exit with 0
+    #[arg(long, conflicts_with = "yes")]
+    pub(crate) dry_run: bool,
 }
 
 fn time(text: &str) -> Result<Duration, String> {

@@ -7,6 +7,7 @@ use clap::builder::styling::{AnsiColor, Style};
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
+use crate::adoption::Adoption;
 use crate::follow::Change;
 use crate::health::{Finding, Installed};
 use crate::model::{API_VERSION, Link};
@@ -225,6 +226,17 @@ pub(crate) fn doctor(installed: &[Installed], findings: &[Finding]) -> String {
         _ = writeln!(text, "{mark} {}", clean(&text::finding(&it.deployment, &it.message)));
     }
     text
+}
+
+/// What hosts get, with the warning that belongs to it.
+pub(crate) fn adoptions(plan: &[Adoption]) -> String {
+    let row = |it: &Adoption| {
+        let disks = text::disks(it.erases_disks).to_owned();
+        vec![it.host.clone(), it.address.clone(), it.credentials_name.clone(), disks]
+    };
+    let rows: Vec<Vec<String>> = plan.iter().map(row).collect();
+    let lines = aligned(&["HOST", "ADDRESS", "CREDENTIALS", "DISKS"], &rows);
+    format!("{}\n\n{}\n", lines.join("\n"), text::WARNING)
 }
 
 /// A pool: facts, then its entries.

@@ -62,7 +62,8 @@ pub(crate) fn unreadable(object: &Object, why: &str) -> String {
 }
 
 pub(crate) fn right(verb: &str, plural: &str, group: &str, namespace: Option<&str>) -> String {
-    right_on(verb, &format!("{plural}.{group}"), namespace)
+    let group = if group.is_empty() { String::new() } else { format!(".{group}") };
+    right_on(verb, &format!("{plural}{group}"), namespace)
 }
 
 pub(crate) fn right_on(verb: &str, object: &str, namespace: Option<&str>) -> String {
@@ -449,4 +450,69 @@ pub(crate) fn refused(host: &str, why: &str) -> String {
 
 pub(crate) fn unchangeable(host: &str, right: &str) -> String {
     format!("You may not change BareMetalHost {host}. The missing right: {right}.")
+}
+
+// Adoptions.
+
+pub(crate) const WARNING: &str = "\
+The addresses are only what the machines said. Compare them with your records: what answers there gets the credentials.
+The operator begins at once, and has Ironic erase disks where the table says so.";
+pub(crate) const NOT_CONFIRMED: &str =
+    "Nothing was written. Repeat the command with --yes to write this.";
+
+pub(crate) fn no_template(template: &str) -> String {
+    format!(
+        "{template:?} makes no address of a BMC. Use one such as redfish-virtualmedia+https://{{bmcAddress}}/redfish/v1/Systems/1."
+    )
+}
+
+pub(crate) fn has_bmc(host: &str, address: &str) -> String {
+    format!(
+        "BareMetalHost {host} has the BMC {address} already. Leave it out, or change spec.bmc by hand."
+    )
+}
+
+pub(crate) fn adopts_deleted(host: &str) -> String {
+    format!("BareMetalHost {host} is being deleted. Leave it out.")
+}
+
+pub(crate) fn no_bmc_address(host: &str, annotation: &str) -> String {
+    format!(
+        "BareMetalHost {host} has no address in the annotation {annotation}: its machine named none. Set spec.bmc by hand."
+    )
+}
+
+pub(crate) fn same_address(host: &str, other: &str, address: &str) -> String {
+    format!(
+        "BareMetalHost {host} would get the BMC of BareMetalHost {other}: {address}. Find out which machine has it, and leave the other out."
+    )
+}
+
+pub(crate) fn not_compared(right: &str) -> String {
+    format!(
+        "The addresses are not compared with those of other hosts: you lack the right to {right}."
+    )
+}
+
+pub(crate) fn superseded(host: &str) -> String {
+    format!(
+        "BareMetalHost {host} changed meanwhile, and nothing was written to it. Repeat the command."
+    )
+}
+
+pub(crate) fn adopted_until(why: &str, done: usize, all: usize) -> String {
+    if done == 0 {
+        why.to_owned()
+    } else {
+        format!("{why} {done} of {all} hosts have their BMC: leave them out.")
+    }
+}
+
+pub(crate) fn disks(are_erased: bool) -> &'static str {
+    if are_erased { "erased" } else { "kept until installed" }
+}
+
+pub(crate) fn adopted(count: usize) -> String {
+    let hosts = if count == 1 { "host has its" } else { "hosts have their" };
+    format!("{count} {hosts} BMC.\n")
 }

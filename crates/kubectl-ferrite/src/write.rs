@@ -33,6 +33,20 @@ pub(crate) async fn annotate(
     patch(asking, host, change).await
 }
 
+/// Gives a host its BMC.
+///
+/// # Errors
+/// When it may not be written, or the API server does not answer.
+pub(crate) async fn set_bmc(
+    asking: &Asking,
+    host: &BareMetalHost,
+    address: &str,
+    credentials: &str,
+) -> Result<Written, Failure> {
+    let bmc = json!({ "address": address, "credentialsName": credentials });
+    patch(asking, host, json!({ "spec": { "bmc": bmc } })).await
+}
+
 async fn patch(
     asking: &Asking,
     host: &BareMetalHost,

@@ -1,0 +1,101 @@
+//! `adopt`: gives discovered hosts their BMC. All are judged before the first is written.
+
+use std::collections::BTreeSet;
+
+use api_types::metal3::{BareMetalHost, CachedHost};
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt as _;
+use kube::api::ListParams;
+use kube::core::{ObjectList, PartialObjectMeta};
+
+use crate::adoption::{Adoption, Template};
+use crate::ask::{Answer, Asking, Failure, right};
+use crate::hold;
+use crate::model::Look;
+use crate::settings::Adopt;
+use crate::text;
+use crate::write::{Written, set_bmc};
+
+/// Hosts of one page.
+const PAGE: u32 = 250;
+
+/// What will be written, and the hosts as they were judged.
+pub(crate) struct Plan {
+    pub(crate) adoptions: Vec<Adoption>,
+    hosts: Vec<BareMetalHost>,
+}
+
+/// Reads the hosts and judges them.
+///
+/// # Errors
+/// When one of them cannot get its BMC.
+pub(crate) async fn plan(asking: &Asking, args: &Adopt) -> Result<Plan, Failure> {
+    let template = Template::read(&args.address, &args.credentials).map_err(Failure::Usage)?;
+    secret(asking, &args.credentials).await?;
+    let mut hosts = Vec::new();
+    for name in args.hosts.iter().collect::<BTreeSet<_>>() {
+        hosts.push(hold::read(asking, name).await?);
+    }
+    let others = others(asking).await?;
+    let adoptions =
+        template.plan(&hosts, &others).map_err(|mistakes| Failure::No(mistakes.join("\n")))?;
+    Ok(Plan { adoptions, hosts })
+}
+
+/// Whether the secret exists. What stands in it is not read.
+async fn secret(asking: &Asking, name: &str) -> Result<(), Failure> {
+    match asking.metadata::<Secret>(&(), &asking.namespace, name).await? {
+        Look::Forbidden(_, right) => {
+            eprintln!("{}", text::not_checked(&right));
+            Ok(())
+        }
+        look => asking.must_be_here::<Secret, PartialObjectMeta>(&[()], look).await.map(drop),
+    }
+}
+
+/// The BMC of each host of the namespace that has one.
+async fn others(asking: &Asking) -> Result<Vec<(String, String)>, Failure> {
+    type Page = ObjectList<CachedHost>;
+    let namespace = Some(asking.namespace.as_str());
+    let mut params = ListParams::default().limit(PAGE);
+    let mut others = Vec::new();
+    loop {
+        let page = match asking.page::<BareMetalHost, Page>(&(), namespace, &params).await? {
+            Answer::Here(page) => page,
+            Answer::Forbidden => {
+                let right = right::<BareMetalHost>("list", &(), namespace);
+                eprintln!("{}", text::not_compared(&right));
+                return Ok(others);
+            }
+            Answer::Unreadable(why) => {
+                return Err(Failure::Unanswered(text::undecodable("BareMetalHost", &why)));
+            }
+            Answer::Gone | Answer::Unserved => return Ok(others),
+        };
+        for host in &page.items {
+            let address = host.spec.bmc.as_ref().map(|it| it.address.clone());
+            others.extend(address.filter(|it| !it.is_empty()).map(|it| (host.name_any(), it)));
+        }
+        match page.metadata.continue_.filter(|it| !it.is_empty()) {
+            Some(next) => params = params.continue_token(&next),
+            None => return Ok(others),
+        }
+    }
+}
+
+/// Writes what was planned, and says how many hosts got their BMC.
+///
+/// # Errors
+/// At the first host that changed since, or may not be written. Those before it have their BMC.
+pub(crate) async fn adopt(asking: &Asking, plan: &Plan) -> Result<usize, Failure> {
+    for (done, (host, it)) in plan.hosts.iter().zip(&plan.adoptions).enumerate() {
+        let written = set_bmc(asking, host, &it.address, &it.credentials_name).await;
+        let why = match written {
+            Ok(Written::Done(_)) => continue,
+            Ok(Written::Superseded) => text::superseded(&it.host),
+            Err(failure) => failure.message().to_owned(),
+        };
+        return Err(Failure::No(text::adopted_until(&why, done, plan.adoptions.len())));
+    }
+    Ok(plan.adoptions.len())
+}

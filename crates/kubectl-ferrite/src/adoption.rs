@@ -1,0 +1,182 @@
+//! Which BMC a discovered host would get, from the address that its machine named. Pure.
+
+use std::collections::BTreeMap;
+
+use api_types::metal3::{BareMetalHost, DiscoveredBmc};
+use api_types::names::ferrite::BMC_ADDRESS;
+use host_discovery::bmc::BmcPolicy;
+use host_discovery::inventory::Facts;
+use kube::ResourceExt as _;
+use serde::Serialize;
+
+use crate::text;
+
+/// What is written to a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Adoption {
+    pub(crate) host: String,
+    pub(crate) address: String,
+    pub(crate) credentials_name: String,
+    /// Whether the operator erases the disks.
+    pub(crate) erases_disks: bool,
+}
+
+/// How addresses are made.
+pub(crate) struct Template {
+    policy: BmcPolicy,
+    credentials: String,
+}
+
+impl Template {
+    /// Reads it as host-discovery reads that of a discovery.
+    ///
+    /// # Errors
+    /// When it makes no address that the operator can read.
+    pub(crate) fn read(template: &str, credentials: &str) -> Result<Self, String> {
+        let given = DiscoveredBmc {
+            address_template: template.to_owned(),
+            credentials_name: credentials.to_owned(),
+            subnets: Vec::new(),
+            disable_certificate_verification: false,
+        };
+        let policy = BmcPolicy::read(&given, &mut Vec::new());
+        if !policy.is_valid() {
+            return Err(text::no_template(template));
+        }
+        Ok(Self { policy, credentials: credentials.to_owned() })
+    }
+
+    fn adoption(&self, host: &BareMetalHost) -> Result<Adoption, String> {
+        let name = host.name_any();
+        let bmc = host.spec.bmc.as_ref();
+        if let Some(bmc) =
+            bmc.filter(|it| !it.address.is_empty() || !it.credentials_name.is_empty())
+        {
+            return Err(text::has_bmc(&name, &bmc.address));
+        }
+        if host.metadata.deletion_timestamp.is_some() {
+            return Err(text::adopts_deleted(&name));
+        }
+        let told = host.annotation(BMC_ADDRESS).unwrap_or_default();
+        let addresses = told.split(',').filter_map(|it| it.trim().parse().ok()).collect();
+        let facts = Facts { bmc: addresses, ..Facts::default() };
+        let Some(proposed) = self.policy.proposed(&facts) else {
+            return Err(text::no_bmc_address(&name, BMC_ADDRESS));
+        };
+        Ok(Adoption {
+            host: name,
+            address: proposed.address,
+            credentials_name: self.credentials.clone(),
+            erases_disks: host.spec.automated_cleaning_mode.as_deref() != Some("disabled"),
+        })
+    }
+
+    /// What is written to these hosts. `others`: the name and the BMC address of each host of the namespace.
+    ///
+    /// # Errors
+    /// With a sentence for each host that cannot get a BMC.
+    pub(crate) fn plan(
+        &self,
+        hosts: &[BareMetalHost],
+        others: &[(String, String)],
+    ) -> Result<Vec<Adoption>, Vec<String>> {
+        let (mut plan, mut mistakes) = (Vec::new(), Vec::new());
+        let mut taken: BTreeMap<&str, &str> = BTreeMap::new();
+        for (name, address) in others {
+            taken.insert(place(address), name);
+        }
+        for host in hosts {
+            match self.adoption(host) {
+                Ok(adoption) => plan.push(adoption),
+                Err(why) => mistakes.push(why),
+            }
+        }
+        for it in &plan {
+            match taken.insert(place(&it.address), &it.host) {
+                Some(other) if other != it.host => {
+                    mistakes.push(text::same_address(&it.host, other, &it.address));
+                }
+                _ => {}
+            }
+        }
+        if mistakes.is_empty() { Ok(plan) } else { Err(mistakes) }
+    }
+}
+
+/// The host of an address, without how it is spoken to: two kinds of address may lead to one BMC.
+fn place(address: &str) -> &str {
+    let behind = address.split_once("://").map_or(address, |(_, behind)| behind);
+    let host = behind.split('/').next().unwrap_or(behind);
+    match host.rfind(']') {
+        Some(end) => &host[..=end],
+        None => host.split(':').next().unwrap_or(host),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const TEMPLATE: &str = "redfish-virtualmedia+https://{bmcAddress}/redfish/v1/Systems/1";
+
+    #[allow(clippy::needless_pass_by_value, reason = "each is made where it is used")]
+        fn host(name: &str, told: &str, spec: serde_json::Value) -> BareMetalHost {
+        let annotations = json!({ "ferrite.metal3.io/bmc-address": told });
+        let metadata = json!({ "name": name, "annotations": annotations });
+        serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).unwrap()
+    }
+
+    fn template() -> Template {
+        Template::read(TEMPLATE, "racks").unwrap()
+    }
+
+    #[test]
+    fn a_host_gets_the_address_that_its_machine_named_ipv4_first() {
+        let online = || json!({"online": true});
+        let keeps = json!({"online": true, "automatedCleaningMode": "disabled"});
+        let hosts = [host("a", "2001:db8::1,192.0.2.7", online()), host("b", "2001:db8::2", keeps)];
+        let plan = template().plan(&hosts, &[]).unwrap();
+        let address = |ip: &str| format!("redfish-virtualmedia+https://{ip}/redfish/v1/Systems/1");
+        assert_eq!((&plan[0].address, plan[0].erases_disks), (&address("192.0.2.7"), true));
+        assert_eq!((&plan[1].address, plan[1].erases_disks), (&address("[2001:db8::2]"), false));
+        assert_eq!(plan[0].credentials_name, "racks");
+    }
+
+    #[test]
+    fn no_host_gets_a_bmc_if_one_of_them_cannot() {
+        let hosts = [
+            host("a", "192.0.2.1", json!({})),
+            host("b", "", json!({})),
+            host("c", "192.0.2.3", json!({"bmc": {"address": "ipmi://x", "credentialsName": "y"}})),
+            host("d", "not an address", json!({})),
+        ];
+        let said = template().plan(&hosts, &[]).unwrap_err();
+        assert_eq!(said.len(), 3, "{said:?}");
+        assert!(said[1].contains("has the BMC ipmi://x"), "{said:?}");
+    }
+
+    #[test]
+    fn one_address_is_of_one_host() {
+        let hosts = ["a", "b"].map(|name| host(name, "192.0.2.1", json!({})));
+        assert!(template().plan(&hosts, &[]).unwrap_err()[0].contains("192.0.2.1"));
+        let other = |address: &str| vec![("z".to_owned(), address.to_owned())];
+        let one = &hosts[..1];
+        assert!(
+            template().plan(one, &other("ipmi://192.0.2.1:623")).is_err(),
+            "spoken to otherwise"
+        );
+        assert!(template().plan(one, &other("ipmi://192.0.2.11")).is_ok());
+    }
+
+    #[test]
+    fn a_template_makes_an_address_that_the_operator_can_read() {
+        for template in ["https://192.0.2.1", "nothing://{bmcAddress}", "ipmi://{bmcAddress}.x", ""]
+        {
+            assert!(Template::read(template, "s").is_err(), "{template}");
+        }
+        assert!(Template::read("ipmi://{bmcAddress}:623", "s").is_ok());
+    }
+}
