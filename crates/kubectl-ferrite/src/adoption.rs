@@ -123,7 +123,7 @@ mod tests {
     const TEMPLATE: &str = "redfish-virtualmedia+https://{bmcAddress}/redfish/v1/Systems/1";
 
     #[allow(clippy::needless_pass_by_value, reason = "each is made where it is used")]
-        fn host(name: &str, told: &str, spec: serde_json::Value) -> BareMetalHost {
+    fn host(name: &str, told: &str, spec: serde_json::Value) -> BareMetalHost {
         let annotations = json!({ "ferrite.metal3.io/bmc-address": told });
         let metadata = json!({ "name": name, "annotations": annotations });
         serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).unwrap()

@@ -31,6 +31,7 @@ mod model;
 mod operator;
 mod played;
 mod plugin;
+mod plugin_writes;
 mod pods;
 mod remediation;
 mod sample;

@@ -58,7 +58,7 @@ pub(crate) async fn ask_as_admin(plane: &ControlPlane, namespace: &str, words: &
 }
 
 /// An API server with stock kinds of Metal3 and Cluster API, without ours, without Hive's and without any controller.
-async fn plane() -> &'static ControlPlane {
+pub(crate) async fn plane() -> &'static ControlPlane {
     static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
     PLANE
         .get_or_init(|| async {
