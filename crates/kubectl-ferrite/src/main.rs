@@ -74,6 +74,10 @@ fn write(text: &str) -> Result<(), Failure> {
 }
 
 async fn answer(cli: &Cli) -> Result<(String, ExitCode), Failure> {
+    // A shell asks for it before there is a kubeconfig.
+    if let Command::Completion { shell } = cli.command {
+        return Ok((settings::completion(shell), ExitCode::SUCCESS));
+    }
     let path = cli.kubeconfig.as_deref().filter(|it| !it.as_os_str().is_empty());
     let asking = Asking::new(path, cli.context.as_deref(), cli.namespace.as_deref()).await?;
     let has_colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
@@ -138,6 +142,7 @@ async fn answer(cli: &Cli) -> Result<(String, ExitCode), Failure> {
             }
         }
         Command::Adopt(args) => return adopt(cli, &asking, args).await,
+        Command::Completion { shell } => settings::completion(*shell),
         Command::Doctor => return doctor(cli, &asking, page).await,
         Command::Waiting(wanted) => return waiting(cli, &asking, page, wanted).await,
     };

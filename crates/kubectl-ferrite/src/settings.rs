@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use controller_kit::config::duration;
 
 /// Say why something waits, and what to do
@@ -24,6 +24,29 @@ pub(crate) struct Cli {
     pub(crate) output: Output,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// A shell whose completion is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    /// GNU Bash
+    Bash,
+    /// Z shell
+    Zsh,
+    /// fish
+    Fish,
+}
+
+/// The completion script of a shell.
+pub(crate) fn completion(shell: Shell) -> String {
+    let shell = match shell {
+        Shell::Bash => clap_complete::Shell::Bash,
+        Shell::Zsh => clap_complete::Shell::Zsh,
+        Shell::Fish => clap_complete::Shell::Fish,
+    };
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "kubectl-ferrite", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
 }
 
 /// How an answer is written.
@@ -58,6 +81,11 @@ pub(crate) enum Command {
     Release(Release),
     /// Give discovered hosts their BMC, from the address that each machine named
     Adopt(Adopt),
+    /// Print a completion script for a shell
+    Completion {
+        /// The shell
+        shell: Shell,
+    },
     /// Check the installed controllers, and exit with 1 if something is wrong
     Doctor,
     /// Show the entries of a `ClusterPool`, and why it is short
