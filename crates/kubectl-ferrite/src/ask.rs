@@ -6,15 +6,11 @@ use std::time::Duration;
 
 use controller_kit::api_error::{PATIENCE, explain, is_gone};
 use controller_kit::{connection, kubeconfig};
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
-};
-use kube::api::{Api, ApiResource, DynamicObject, GetParams, ListParams, PostParams};
+use kube::api::{Api, ApiResource, DynamicObject, GetParams, ListParams};
 use kube::core::{ObjectList, PartialObjectMeta, Request};
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
-use crate::health::Right;
 use crate::model::{Look, Object, name_of};
 use crate::text;
 
@@ -22,9 +18,6 @@ use crate::text;
 const CONNECTING: Duration = Duration::from_secs(5);
 /// Objects of a kind among which the nearest names are looked for.
 const NAMES: u32 = 500;
-
-/// Groups that every account of a pod is in.
-const SERVICE_ACCOUNTS: [&str; 2] = ["system:authenticated", "system:serviceaccounts"];
 
 type Names = ObjectList<PartialObjectMeta>;
 
@@ -115,42 +108,6 @@ impl Asking {
         question: impl AsyncFnOnce(Client) -> kube::Result<T>,
     ) -> Result<Answer<T>, Failure> {
         within(question(self.client.clone())).await
-    }
-
-    /// Whether a user has a right; nothing where whoever asks may not ask that. The API server stores no review.
-    ///
-    /// # Errors
-    /// When the API server does not answer.
-    pub(crate) async fn may(&self, user: &str, right: &Right) -> Result<Option<bool>, Failure> {
-        type Review = SubjectAccessReview;
-        let (resource, subresource) = match right.resource.split_once('/') {
-            Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
-            None => (right.resource.as_str(), None),
-        };
-        let attributes = ResourceAttributes {
-            group: Some(right.group.clone()),
-            resource: Some(resource.to_owned()),
-            subresource,
-            verb: Some(right.verb.clone()),
-            name: right.name.clone(),
-            namespace: right.namespace.clone(),
-            ..ResourceAttributes::default()
-        };
-        let spec = SubjectAccessReviewSpec {
-            user: Some(user.to_owned()),
-            groups: Some(SERVICE_ACCOUNTS.map(str::to_owned).into()),
-            resource_attributes: Some(attributes),
-            ..SubjectAccessReviewSpec::default()
-        };
-        let review = Review { spec, ..Review::default() };
-        let body = serde_json::to_vec(&review).map_err(|it| Failure::Usage(it.to_string()))?;
-        let request = Request::new(Review::url_path(&(), None))
-            .create(&PostParams::default(), body)
-            .map_err(|error| Failure::Usage(error.to_string()))?;
-        Ok(match within(self.client.request::<Review>(request)).await? {
-            Answer::Here(review) => Some(review.status.is_some_and(|it| it.allowed)),
-            _ => None,
-        })
     }
 
     /// Reads one object, in the first of these versions that the API server has.

@@ -13,6 +13,7 @@ use kube::core::ObjectList;
 use crate::ask::{Answer, Asking, Failure, right};
 use crate::health::{Finding, Installed, KNOWN, Known, Right, skew};
 use crate::text;
+use crate::write::may;
 
 /// The label of all that the charts make.
 const OURS: &str = "app.kubernetes.io/part-of=ferrite";
@@ -85,12 +86,12 @@ async fn rights(asking: &Asking, it: &Installed, known: &Known) -> Result<Vec<Fi
     let Some(first) = rights.next() else { return Ok(Vec::new()) };
     let user = format!("system:serviceaccount:{}:{}", it.namespace, it.account);
     let user = user.as_str();
-    let Some(is_allowed) = asking.may(user, &first).await? else {
+    let Some(is_allowed) = may(asking, user, &first).await? else {
         let right = right::<SubjectAccessReview>("create", &(), None);
         return Ok(vec![it.finding(false, text::not_checked(&right))]);
     };
     let ask = async |right: Right| {
-        let is_allowed = asking.may(user, &right).await?;
+        let is_allowed = may(asking, user, &right).await?;
         Ok::<_, Failure>((is_allowed != Some(false), right))
     };
     let rest: Vec<(bool, Right)> =

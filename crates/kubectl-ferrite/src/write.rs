@@ -1,16 +1,23 @@
-//! The only writes of the plugin, each with the version that was decided on: who writes first wins.
+//! The only writes of the plugin, each with the version that was decided on: who writes first wins. And the one question that is
+//! asked by a POST.
 
 use api_types::metal3::BareMetalHost;
 use controller_kit::api_error::{explain, is_refusal, unless_superseded};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
 use kube::ResourceExt as _;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::ask::{Answer, Asking, Failure, right};
+use crate::health::Right;
 use crate::text;
 
 /// The field manager of what is written.
 const MANAGER: &str = "kubectl-ferrite";
+/// Groups that every account of a pod is in.
+const SERVICE_ACCOUNTS: [&str; 2] = ["system:authenticated", "system:serviceaccounts"];
 
 /// What became of a write.
 pub(crate) enum Written {
@@ -80,4 +87,42 @@ async fn patch(
             Err(Failure::Unanswered(text::undecodable("BareMetalHost", &why)))
         }
     }
+}
+
+/// Whether a user has a right; nothing where whoever asks may not ask that. The API server stores no review.
+///
+/// # Errors
+/// When the API server does not answer.
+pub(crate) async fn may(
+    asking: &Asking,
+    user: &str,
+    right: &Right,
+) -> Result<Option<bool>, Failure> {
+    let (resource, subresource) = match right.resource.split_once('/') {
+        Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
+        None => (right.resource.as_str(), None),
+    };
+    let attributes = ResourceAttributes {
+        group: Some(right.group.clone()),
+        resource: Some(resource.to_owned()),
+        subresource,
+        verb: Some(right.verb.clone()),
+        name: right.name.clone(),
+        namespace: right.namespace.clone(),
+        ..ResourceAttributes::default()
+    };
+    let spec = SubjectAccessReviewSpec {
+        user: Some(user.to_owned()),
+        groups: Some(SERVICE_ACCOUNTS.map(str::to_owned).into()),
+        resource_attributes: Some(attributes),
+        ..SubjectAccessReviewSpec::default()
+    };
+    let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+    let asked = asking.ask(async |client| {
+        Api::<SubjectAccessReview>::all(client).create(&PostParams::default(), &review).await
+    });
+    Ok(match asked.await? {
+        Answer::Here(review) => Some(review.status.is_some_and(|it| it.allowed)),
+        _ => None,
+    })
 }
