@@ -5,6 +5,8 @@ were asked. These take the time they are told, can be deaf to or refuse any kind
 
     bmcs.py PORT COUNT
 
+The server is also the HTTP proxy to these BMCs. There, machine K has the address 198.18.0.0 + K, and is Systems/1.
+
 Beside Redfish the server answers:
     GET  /machines/<id>            state, and every power request and state change so far
     PUT  /machines/<id>/behaviour  replaces the behaviour, fields left out take their default
@@ -12,6 +14,8 @@ Beside Redfish the server answers:
                                    system shuts down, which takes as long as any change
 """
 
+import ipaddress
+import re
 import sys
 import threading
 import time
@@ -40,6 +44,9 @@ GOAL = {
     "GracefulRestart": "On",
 }
 
+# The network for benchmarks: it is nobody's, and no loopback address, which no machine could name.
+FIRST = ipaddress.ip_address("198.18.0.0")
+
 
 class Rack(fakedriver.FakeDriver):
     """The machines. All state is in memory: it ends with the process."""
@@ -49,6 +56,7 @@ class Rack(fakedriver.FakeDriver):
         self._lock = threading.RLock()
         self._systems = {}
         self._by_name = {}
+        self.at = {}
         self.behaviour = {}
         self.history = {}
         for index in range(count):
@@ -61,6 +69,7 @@ class Rack(fakedriver.FakeDriver):
                 "nics": [{"mac": f"52:54:00:bb:{high:02x}:{low:02x}"}],
             }
             self._by_name[f"machine-{index}"] = identity
+            self.at[str(FIRST + index)] = identity
             self.behaviour[identity] = dict(CALM)
             self.history[identity] = []
 
@@ -118,6 +127,17 @@ def serve(port, count):
     def known(identity):
         if identity not in rack.history:
             flask.abort(404)
+
+    by_identity = app.wsgi_app
+
+    def by_address(environ, respond):
+        # A request through the proxy has the address in its first line, from where it comes to be the host.
+        if identity := rack.at.get(environ.get("HTTP_HOST")):
+            path = environ["PATH_INFO"]
+            environ["PATH_INFO"] = re.sub("(?<=/Systems/)1(?=/|$)", identity, path)
+        return by_identity(environ, respond)
+
+    app.wsgi_app = by_address
 
     @app.before_request
     def fail_if_unwell():

@@ -3,6 +3,7 @@
 //!
 //! What this cannot prove: how the firmware of a particular vendor differs from the standard.
 
+use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -152,6 +153,16 @@ impl Rack {
             http: http.clone(),
         });
         Ok(Self { machines: machines.collect(), service: Mutex::new(service), _dir: dir })
+    }
+
+    /// The HTTP proxy through which its BMCs have the addresses of [`Self::ip`].
+    pub fn proxy(&self) -> Option<String> {
+        self.machines.first().map(|it| it.address.clone())
+    }
+
+    /// The address of the BMC of a machine behind [`Self::proxy`], where the machine is `/redfish/v1/Systems/1`.
+    pub fn ip(number: u32) -> Ipv4Addr {
+        Ipv4Addr::from_bits(Ipv4Addr::new(198, 18, 0, 0).to_bits() + number)
     }
 
     /// All its BMCs accept connections and answer nothing, until [`Self::resume`].

@@ -171,7 +171,7 @@ impl Ironic {
         if let Some((name, password)) = &options.login {
             std::fs::write(dir.path().join("users"), user_line(&environment, name, password)?)?;
         }
-        let service = launch(&environment, dir.path())?;
+        let service = launch(&environment, dir.path(), &options)?;
         let ironic = Self {
             endpoint: format!("{}://127.0.0.1:{port}", scheme(&options)),
             options,
@@ -261,7 +261,7 @@ impl Ironic {
     pub async fn restart(&self) -> anyhow::Result<()> {
         self.kill();
         let before = Timestamp::now();
-        *self.service() = launch(&self.environment, self.dir.path())?;
+        *self.service() = launch(&self.environment, self.dir.path(), &self.options)?;
         self.ready(before).await
     }
 
@@ -512,11 +512,14 @@ fn certify(dir: &Path) -> anyhow::Result<(String, reqwest::Client)> {
     Ok((signer.pem(), client().tls_certs_only([trusted]).build()?))
 }
 
-fn launch(environment: &Path, dir: &Path) -> anyhow::Result<Service> {
+fn launch(environment: &Path, dir: &Path, options: &Options) -> anyhow::Result<Service> {
     let program = dir.join("start_ironic.py");
     std::fs::write(&program, PROGRAM)?;
     let mut command = python::of(environment, "python");
     command.arg(program).arg("--config-file").arg(dir.join("ironic.conf"));
+    if let Some(proxy) = &options.bmc_proxy {
+        command.env("http_proxy", proxy).env("no_proxy", "127.0.0.1");
+    }
     Service::start("ironic", command, dir)
 }
 

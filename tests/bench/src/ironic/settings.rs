@@ -30,6 +30,8 @@ pub struct Options {
     pub discovery_driver: String,
     /// The most objects that it puts on a page, if not a thousand.
     pub page: Option<u32>,
+    /// The HTTP proxy to BMCs that have addresses of their own.
+    pub bmc_proxy: Option<String>,
 }
 
 impl Default for Options {
@@ -46,6 +48,7 @@ impl Default for Options {
             soft_timeout: 20,
             discovery_driver: "fake-hardware".to_owned(),
             page: None,
+            bmc_proxy: None,
         }
     }
 }
