@@ -4,6 +4,7 @@
 
 mod audited;
 mod life;
+mod power_on_to_node;
 mod processes;
 mod promises;
 mod reasons;

@@ -80,7 +80,7 @@ pub(super) async fn run(client: Client, namespace: String, policy: Policy) {
 }
 
 /// Starts the controller for one namespace, under an account of its own. Returns the account's name.
-pub(super) async fn start(
+pub(crate) async fn start(
     plane: &ControlPlane,
     namespace: &str,
     policy: Policy,
