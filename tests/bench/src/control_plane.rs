@@ -337,7 +337,11 @@ impl ControlPlane {
         let name: String =
             name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         let path = self.dir.path().join(format!("{name}.kubeconfig"));
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        // Written beside and renamed: whoever else reads it meanwhile reads it whole.
+        let new = self.dir.path().join(format!("{name}.{:?}.new", std::thread::current().id()));
+        std::fs::write(&new, text)
+            .and_then(|()| std::fs::rename(&new, &path))
+            .with_context(|| format!("cannot write {}", path.display()))?;
         Ok(path)
     }
 
