@@ -448,10 +448,6 @@ pub(crate) fn refused(host: &str, why: &str) -> String {
     )
 }
 
-pub(crate) fn unchangeable(host: &str, right: &str) -> String {
-    format!("You may not change BareMetalHost {host}. The missing right: {right}.")
-}
-
 // Adoptions.
 
 pub(crate) const WARNING: &str = "\

@@ -10,7 +10,7 @@ use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::ask::{Answer, Asking, Failure, right};
+use crate::ask::{Answer, Asking, Failure};
 use crate::health::Right;
 use crate::text;
 
@@ -66,11 +66,6 @@ async fn patch(
         let hosts: Api<BareMetalHost> = Api::namespaced(client, namespace);
         let written = hosts.patch(&name, &params, &Patch::Merge(&change)).await;
         match unless_superseded(written) {
-            Err(kube::Error::Api(status))
-                if status.code == 403 && status.message.contains("cannot patch") =>
-            {
-                Err(kube::Error::Api(status))
-            }
             Err(error) if is_refusal(&error) => Ok(Err(explain(&error))),
             written => written.map(Ok),
         }
@@ -78,10 +73,7 @@ async fn patch(
     match answer.await? {
         Answer::Here(Ok(Some(host))) => Ok(Written::Done(Box::new(host))),
         Answer::Here(Err(why)) => Err(Failure::No(text::refused(&name, &why))),
-        Answer::Forbidden => {
-            let right = right::<BareMetalHost>("patch", &(), Some(namespace));
-            Err(Failure::Unanswered(text::unchangeable(&name, &right)))
-        }
+        Answer::Forbidden => Err(Failure::No(text::refused(&name, "Forbidden"))),
         Answer::Here(Ok(None)) | Answer::Gone | Answer::Unserved => Ok(Written::Superseded),
         Answer::Unreadable(why) => {
             Err(Failure::Unanswered(text::undecodable("BareMetalHost", &why)))
