@@ -12,9 +12,9 @@ use tokio::sync::{Notify, oneshot};
 use super::queue::{Class, Order, Queue};
 use super::slots::{Limits, Slots};
 
-/// A call that takes so many times as long as others that are alike took hangs.
+/// A call that takes so many times as long as those like it took hangs.
 const LATE: u32 = 3;
-/// But not before this part of the patience: a moment says nothing.
+/// Where all of them take about as long, it may be late after this part of the patience: a moment says nothing.
 const SHORTEST: u32 = 10;
 /// How many calls say what is usual.
 const MEMORY: u32 = 8;
@@ -27,12 +27,11 @@ pub struct Lanes<T: Clone + Ord>(Arc<Mutex<Inner<T>>>);
 
 #[derive(Debug)]
 struct Inner<T: Clone + Ord> {
-    /// Whether a call to this target may be given up for others.
+    /// After what time a call is late while nobody knows how long calls take.
     patience: Duration,
-    /// How long calls that are alike took lately.
-    usual: Option<Duration>,
-    /// When the last of those of them began that were answered.
-    answered: Option<Instant>,
+    /// How long calls took lately that were answered: those that are alike, and the others.
+    alike: Usual,
+    others: Usual,
     slots: Slots<T>,
     /// Targets that somebody wants to call, and those of them that did not answer lately.
     queue: Queue<T>,
@@ -42,9 +41,26 @@ struct Inner<T: Clone + Ord> {
     calls: BTreeMap<T, Call>,
 }
 
+/// How long calls take that are answered. What was given up says nothing: of a neighbour that is slow with all of them, the call
+/// that is left to its end says so.
+#[derive(Clone, Copy, Debug, Default)]
+struct Usual(Option<Duration>);
+
+impl Usual {
+    fn learn(&mut self, took: Duration) {
+        self.0 = Some(self.0.map_or(took, |usual| (usual * (MEMORY - 1) + took) / MEMORY));
+    }
+
+    /// After what time a call is late.
+    fn late(self, shortest: Duration) -> Option<Duration> {
+        self.0.map(|usual| shortest.max(usual * LATE))
+    }
+}
+
 /// A call that is under way.
 #[derive(Debug)]
 struct Call {
+    began: Instant,
     /// From when on it may be given up for others.
     goes: Instant,
     /// How it is told to.
@@ -72,7 +88,6 @@ pub struct Lane<T: Clone + Ord> {
     target: T,
     give_up: oneshot::Receiver<()>,
     answered: bool,
-    given_up: bool,
     began: Instant,
     patience: Duration,
     alike: bool,
@@ -144,8 +159,8 @@ impl<T: Clone + Ord> Lanes<T> {
     pub fn new(limits: Limits) -> Self {
         Self(Arc::new(Mutex::new(Inner {
             patience: limits.patience,
-            usual: None,
-            answered: None,
+            alike: Usual::default(),
+            others: Usual::default(),
             slots: Slots::new(limits),
             queue: Queue::default(),
             suspects: Queue::default(),
@@ -160,7 +175,7 @@ impl<T: Clone + Ord> Lanes<T> {
     }
 
     /// The same for one of many calls that all take about as long. One that takes several times as long as they did lately
-    /// hangs, and is not waited for until the patience is over; where all of them are slow, none of them hangs.
+    /// hangs, and is not waited for until the patience is over.
     pub async fn enter_alike(&self, target: &T, class: Class) -> Lane<T> {
         self.wait(target, class, true).await
     }
@@ -213,17 +228,17 @@ impl<T: Clone + Ord> Lanes<T> {
         let mut unwanted = Vec::new();
         while let Some((target, caller)) = inner.next(now) {
             let (give_up, told) = oneshot::channel();
-            let is_known = caller.alike && inner.usual.is_some();
-            let goes = if is_known { now } else { now + inner.patience * GIVEN };
-            inner.calls.insert(target.clone(), Call { goes, give_up });
+            let patience = inner.patience_with(caller.alike);
+            let is_known = caller.alike && inner.alike.0.is_some();
+            let goes = if is_known { now } else { now + patience * GIVEN };
+            inner.calls.insert(target.clone(), Call { began: now, goes, give_up });
             let lane = Lane {
                 lanes: self.clone(),
                 target,
                 give_up: told,
                 answered: false,
-                given_up: false,
                 began: now,
-                patience: inner.patience_with(caller.alike),
+                patience,
                 alike: caller.alike,
                 held: None,
             };
@@ -241,10 +256,13 @@ impl<T: Clone + Ord> Inner<T> {
         queue.enqueue(target.clone(), class, now);
     }
 
-    /// Which calls have to go, so that others have their turn.
+    /// Which calls have to go, so that others have their turn. The oldest is left to its end: if all calls take longer than they did,
+    /// none would be answered otherwise, and nobody would learn of it.
     fn make_room(&mut self, now: Instant) -> Vec<T> {
         let Self { slots, calls, .. } = self;
-        slots.make_room(now, |target| calls.get(target).is_none_or(|call| call.goes <= now))
+        let oldest = calls.iter().min_by_key(|(_, call)| call.began).map(|(target, _)| target);
+        let may_go = |target: &T| calls.get(target).is_none_or(|call| call.goes <= now);
+        slots.make_room(now, |target| oldest != Some(target) && may_go(target))
     }
 
     /// The caller that is next, with a slot for its target.
@@ -288,21 +306,18 @@ impl<T: Clone + Ord> Inner<T> {
 
     /// How long a call may take in a regular slot.
     fn patience_with(&self, alike: bool) -> Duration {
-        let usual = self.usual.filter(|_| alike).map(|usual| usual * LATE);
-        usual.map_or(self.patience, |late| late.clamp(self.patience / SHORTEST, self.patience))
+        let late = if alike {
+            self.alike.late(self.patience / SHORTEST)
+        } else {
+            self.others.late(self.patience)
+        };
+        late.unwrap_or(self.patience)
     }
 
-    /// Takes notice of how one of the calls that are alike ended. One that was given up took at least so long, which says something
-    /// of all where none that began later was answered either: a neighbour that became slow would answer nobody if each were
-    /// given up by what was usual before. Where others are answered, it hangs.
-    fn learn(&mut self, began: Instant, answered: bool) {
-        let took = began.elapsed();
-        if answered {
-            self.answered = self.answered.max(Some(began));
-        } else if self.answered.is_some_and(|last| last > began) {
-            return;
-        }
-        self.usual = Some(self.usual.map_or(took, |usual| (usual * (MEMORY - 1) + took) / MEMORY));
+    /// Takes notice of how long a call took that was answered.
+    fn learn(&mut self, alike: bool, took: Duration) {
+        let usual = if alike { &mut self.alike } else { &mut self.others };
+        usual.learn(took);
     }
 
     /// Nobody calls the target now: whoever waits for it may.
@@ -339,10 +354,7 @@ impl<T: Clone + Ord> Lane<T> {
                     self.answered = answered(&output);
                     return Ok(output);
                 }
-                Ok(()) = &mut self.give_up => {
-                    self.given_up = true;
-                    return Err(GivenUp);
-                }
+                Ok(()) = &mut self.give_up => return Err(GivenUp),
                 () = &mut patience, if !is_late => {
                     is_late = true;
                     self.lanes.serve();
@@ -355,8 +367,8 @@ impl<T: Clone + Ord> Lane<T> {
 impl<T: Clone + Ord> Drop for Lane<T> {
     fn drop(&mut self) {
         let mut inner = self.lanes.lock();
-        if self.alike && (self.answered || self.given_up) {
-            inner.learn(self.began, self.answered);
+        if self.answered {
+            inner.learn(self.alike, self.began.elapsed());
         }
         inner.leave(&self.target, self.answered);
         drop(inner);

@@ -218,15 +218,21 @@ async fn where_all_calls_are_slow_none_of_them_hangs() {
 #[tokio::test]
 async fn where_all_calls_become_slow_most_of_them_are_answered() {
     const CALLS: u32 = 24;
-    let patience = Duration::from_millis(400);
-    let lanes = Lanes::new(Limits { regular: 1, slow: 1, patience });
-    alike(&lanes, 0, Duration::from_millis(1)).await;
-    let slow = async |target| {
-        let lane = lanes.enter_alike(&target, Class::Normal).await;
-        lane.run(tokio::time::sleep(Duration::from_millis(100)), |()| true).await.is_ok()
-    };
-    let answered = join_all((1..=CALLS).map(slow)).await.into_iter().filter(|it| *it).count();
-    assert!(answered > 12, "only {answered} of {CALLS} were answered");
+    /// After what time one is late, as long as they are quick.
+    const FIRST: Duration = Duration::from_millis(40);
+    for (is_alike, patience) in [(true, FIRST * SHORTEST), (false, FIRST)] {
+        let lanes = Lanes::new(Limits { regular: 1, slow: 1, patience });
+        let call = async |target: u32, takes| {
+            let lane = lanes.wait(&target, Class::Normal, is_alike).await;
+            lane.run(tokio::time::sleep(takes), |()| true).await.is_ok()
+        };
+        assert!(call(0, Duration::from_millis(1)).await);
+        assert_eq!(lanes.lock().patience_with(is_alike), FIRST);
+        let slow = (1..=CALLS).map(|target| call(target, FIRST * 4));
+        let answered = join_all(slow).await.into_iter().filter(|it| *it).count();
+        assert!(answered > 12, "only {answered} of {CALLS} were answered, alike: {is_alike}");
+        assert!(lanes.lock().patience_with(is_alike) > FIRST * 4);
+    }
 }
 
 #[tokio::test]
