@@ -29,6 +29,7 @@ pub mod programs;
 pub mod prometheus;
 pub mod proxy;
 pub mod python;
+pub mod registrar;
 pub mod skip;
 pub mod steps;
 pub mod sweep;

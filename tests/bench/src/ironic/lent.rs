@@ -1,6 +1,7 @@
 //! An Ironic for one test alone. Its start costs seconds of a processor, so the next test gets the one of a test that
 //! has ended, without what was in it.
 
+use std::borrow::Borrow;
 use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -56,6 +57,12 @@ impl Deref for Lent {
     #[allow(clippy::expect_used, reason = "only its drop takes it out")]
     fn deref(&self) -> &Ironic {
         self.ironic.as_ref().expect("it is lent until it is dropped")
+    }
+}
+
+impl Borrow<Ironic> for Lent {
+    fn borrow(&self) -> &Ironic {
+        self
     }
 }
 

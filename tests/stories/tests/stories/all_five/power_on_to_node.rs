@@ -24,15 +24,13 @@ use bench::cluster_api::{self, Masters, Provider, Workload, until, until_one};
 use bench::control_plane::ControlPlane;
 use bench::faults::Plan;
 use bench::ironic::{Lent, Options};
+use bench::registrar::Registrar;
 use controller_kit::crd;
-use futures_util::StreamExt;
 use futures_util::future::join_all;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
-use kube::runtime::{WatchStreamExt, watcher};
-use reqwest::{Method, StatusCode};
+use kube::api::{Api, DeleteParams, DynamicObject};
+use kube::runtime::watcher;
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
 
 use super::{REMEDIATION, TEMPLATE};
 use crate::in_process::{Running, account};
@@ -113,14 +111,8 @@ struct Scene {
     first: u32,
     began: Instant,
     operator: bmo::StandIn,
-    registrar: JoinHandle<()>,
+    _registrar: Registrar,
     _running: [Running; 4],
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        self.registrar.abort();
-    }
 }
 
 impl Scene {
@@ -140,7 +132,7 @@ impl Scene {
         let running = run(plane, &namespace, &ironic.endpoint).await;
         let mut scene = Self {
             operator: bmo::StandIn::start(&client, &namespace),
-            registrar: tokio::spawn(register_all(hosts, Arc::clone(&ironic))),
+            _registrar: Registrar::start(hosts, Arc::clone(&ironic)),
             _running: running,
             first: host_discovery::numbers(),
             began: Instant::now(),
@@ -290,61 +282,4 @@ async fn run(plane: &ControlPlane, namespace: &str, ironic: &str) -> [Running; 4
     };
     let (healing, _) = remediation::ground::start(plane, namespace, policy).await;
     [discovery, power, reuse, healing]
-}
-
-/// The operator's part for hosts that get a BMC, until they are available.
-async fn register_all(hosts: Api<DynamicObject>, ironic: Arc<Lent>) {
-    let mut known = BTreeSet::new();
-    let all = watcher(hosts.clone(), watcher::Config::default());
-    let mut changes = std::pin::pin!(all.default_backoff().applied_objects());
-    while let Some(host) = changes.next().await {
-        // A watch that breaks comes back by itself.
-        let Ok(host) = host else { continue };
-        if host.data["spec"]["bmc"].is_object() && known.insert(host.name_any()) {
-            tokio::spawn(register(hosts.clone(), Arc::clone(&ironic), host));
-        }
-    }
-}
-
-/// The node that the host names gets the BMC of the host and is provided. Cleaning would leave the machine off.
-async fn register(hosts: Api<DynamicObject>, ironic: Arc<Lent>, host: DynamicObject) {
-    let told: Value =
-        serde_json::from_str(&host.annotations()["baremetalhost.metal3.io/status"]).unwrap();
-    let node = told["provisioning"]["ID"].as_str().unwrap();
-    let address = host.data["spec"]["bmc"]["address"].as_str().unwrap();
-    let address = address.strip_prefix("redfish-virtualmedia+").unwrap();
-    let (server, system) = address.split_at(address.find("/redfish").unwrap());
-    let ask = async |method: Method, path: &str, body: Value| {
-        let path = format!("/v1/nodes/{node}{path}");
-        loop {
-            let (status, answer) = ironic.call(method.clone(), &path, Some(&body)).await.unwrap();
-            // Whoever works on the node is waited for.
-            if status != StatusCode::CONFLICT {
-                assert!(status.is_success(), "{status} {answer}");
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
-    };
-    let info = json!({
-        "redfish_address": server, "redfish_system_id": system,
-        "redfish_username": "admin", "redfish_password": "secret", "redfish_verify_ca": false,
-    });
-    let add = json!([{"op": "add", "path": "/driver_info", "value": info}]);
-    ask(Method::PATCH, "", add).await;
-    for (kind, target, field, reached) in [
-        ("provision", "manage", "provision_state", "manageable"),
-        ("provision", "provide", "provision_state", "available"),
-        ("power", "power off", "power_state", "power off"),
-    ] {
-        ask(Method::PUT, &format!("/states/{kind}"), json!({"target": target})).await;
-        let is = |it: &Value| it[field] == reached && it["reservation"].is_null();
-        ironic.wait(node, reached, is).await.unwrap();
-    }
-    let status = json!({"status": {
-        "poweredOn": false, "operationalStatus": "OK", "errorMessage": "", "errorCount": 0,
-        "provisioningFailCount": 0, "provisioning": {"state": "available", "ID": node},
-    }});
-    let (name, params) = (host.name_any(), PatchParams::default());
-    hosts.patch_status(&name, &params, &Patch::Merge(status)).await.unwrap();
 }
