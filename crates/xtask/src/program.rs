@@ -13,7 +13,7 @@ use bench::control_plane::ControlPlane;
 use bench::process::{Service, free_port};
 use controller_kit::connection;
 use kube::config::Kubeconfig;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{controllers, objects};
 
@@ -34,16 +34,17 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// The account of a controller's chart, with the rights that the chart gives it.
+    /// The account of a controller's chart, with the rights that the chart gives it where it is installed with these values.
     pub(crate) async fn of_chart(
         plane: &ControlPlane,
         namespace: &str,
         controller: &str,
+        mut values: Value,
     ) -> anyhow::Result<Self> {
-        // What the chart refuses to be rendered without; the endpoint reaches only pods.
-        let endpoint = json!({ "ironic": { "endpoint": "http://ironic:6385" } });
-        let speaks = controllers::find(controller).is_some_and(|it| it.speaks_to_ironic);
-        let values = if speaks { endpoint } else { json!({}) };
+        if controllers::find(controller).is_some_and(|it| it.speaks_to_ironic) {
+            // What the chart refuses to be rendered without; the endpoint reaches only pods.
+            values["ironic"]["endpoint"] = json!("http://ironic:6385");
+        }
         let objects = chart::render(&chart::dir(controller), controller, namespace, &values)?;
         chart::install_permissions(&plane.admin().await, &objects, namespace).await?;
         let kubeconfig = chart::service_account_kubeconfig(plane, namespace, controller).await?;

@@ -82,7 +82,7 @@ fn host(server: &Server) -> Value {
         "metadata": { "name": server.name, "labels": { (POWER): POWER_MANAGED } },
         "spec": {
             "online": true,
-            "bmc": { "address": format!("redfish+{}", server.url()), "credentialsName": "bmc" },
+            "bmc": { "address": format!("redfish+{}", server.bmc.url()), "credentialsName": "bmc" },
             "image": { "url": "https://images.example.com/one.qcow2", "checksum": "sha256:0" },
         },
     })
@@ -97,7 +97,7 @@ async fn watch(
 ) -> anyhow::Result<()> {
     let look = async || {
         let host = serde_json::to_value(hosts.get(&server.name).await?)?;
-        let power = server.power().await?;
+        let power = server.bmc.power().await?;
         let is_so = is_so(&host, &power);
         let on = powered_on(&host).to_string();
         anyhow::Ok((

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api_types::names::capi::CLONED_FROM_NAME;
+use api_types::names::capi::{CLONED_FROM_NAME, DEPLOYMENT_NAME};
 use api_types::names::ferrite::INTENDS_HOST;
 use api_types::names::ferrite::{POWER, POWER_MANAGED};
 use api_types::names::metal3::HOST;
@@ -21,6 +21,8 @@ use crate::objects::{apply, merge_status};
 
 const MACHINES: u32 = 3;
 pub(super) const DEPLOYMENT: &str = "workers";
+/// The label of hosts by which deployments find theirs.
+pub(super) const RACK: &str = "rack";
 /// The deployment goes from one to the other, and back if the chapter is played again.
 const TEMPLATES: [&str; 2] = ["image-1", "image-2"];
 
@@ -97,6 +99,8 @@ impl Place<'_> {
         for template in TEMPLATES {
             let mut object = metal3_machine_template(template);
             object["spec"]["nodeReuse"] = json!(true);
+            object["spec"]["template"]["spec"]["hostSelector"] =
+                json!({ "matchLabels": { RACK: "a" } });
             apply(self.client, Some(self.namespace), &object).await?;
         }
         let join = kubeadm_config_template("join");
@@ -109,7 +113,7 @@ impl Place<'_> {
         if hosts.get_opt(&server.name).await?.is_some() {
             return Ok(());
         }
-        let labels = json!({ (POWER): POWER_MANAGED });
+        let labels = json!({ (POWER): POWER_MANAGED, (RACK): "a" });
         bmo::make_host(self.client, self.namespace, &server.name, self.namespace, &labels).await?;
         merge_status(&hosts, &server.name, &json!({ "provisioning": { "ID": server.node } })).await
     }
@@ -141,14 +145,14 @@ impl Place<'_> {
         let hosts = bmo::api(self.client, self.namespace);
         let mut up = BTreeMap::new();
         let look = async || {
-            let all = machines.list(&ListParams::default()).await?.items;
+            let all = machines.list(&of_deployment()).await?.items;
             let mut rows = Vec::new();
             for server in servers {
                 let host = hosts.get(&server.name).await?;
                 let image = all.iter().find(|it| host_of(it) == server.name).map(cloned_from);
                 rows.push(vec![
                     server.name.clone(),
-                    server.power().await?,
+                    server.bmc.power().await?,
                     text(&host.data["status"]["provisioning"]["state"]),
                     consumer(&host),
                     image.unwrap_or_else(|| "-".to_owned()),
@@ -164,6 +168,11 @@ impl Place<'_> {
         table.until(&format!("{MACHINES} machines of {template} are up"), look).await?;
         Ok(up)
     }
+}
+
+/// Machines of the chapter. There may be those of others.
+pub(super) fn of_deployment() -> ListParams {
+    ListParams::default().labels(&format!("{DEPLOYMENT_NAME}={DEPLOYMENT}"))
 }
 
 fn cloned_from(machine: &DynamicObject) -> String {

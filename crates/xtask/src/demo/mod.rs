@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -15,13 +16,14 @@ use bench::control_plane::ControlPlane;
 use bench::crds::{self, Group};
 use bench::hive::StandIn;
 use bench::ironic::{Ironic, Options, Release};
+use bench::registrar::Registrar;
 use bench::steps::{step, step_async};
 use bench::{cache, go};
 use clap::ValueEnum;
 use serde::Serialize;
 
 use self::pictures::Watching;
-use self::stage::{Cluster, Controller, Server, Stage};
+use self::stage::{Bmc, Cluster, Controller, Server, Stage, Unknown};
 use crate::controllers::{self, PODS};
 use crate::program::Environment;
 
@@ -30,6 +32,7 @@ mod capm3_reuse;
 mod clusterpool_inventory;
 mod host_discovery;
 mod pictures;
+mod power_on;
 mod remediation;
 mod stage;
 mod table;
@@ -46,6 +49,8 @@ const PROGRAMS: [&str; 8] = [
 ];
 /// The first is for the chapter of power, the others for machines.
 const SERVERS: usize = 5;
+/// Those that are switched on in the chapter of discovery.
+const UNKNOWN: usize = 3;
 /// How long the start may take once everything is built.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -58,7 +63,8 @@ pub(crate) enum Chapter {
     Capm3Reuse,
     /// A pool of four clusters out of five entries: one broken, one claimed, one edited, one removed.
     ClusterpoolInventory,
-    /// Five machines are switched on: three become hosts, one is a host already, and one waits to be approved.
+    /// Five machines are switched on: three become hosts, one is a host already, and one waits to be approved. Three more
+    /// become nodes.
     HostDiscovery,
     /// A node dies, is power-cycled and returns; a second one does not, and its Machine is replaced on another server.
     Remediation,
@@ -88,7 +94,10 @@ pub(crate) fn up(chapter: Option<Chapter>, pictures: Option<&Path>) -> anyhow::R
                 Chapter::BmoReboot => bmo_reboot::play(&stage).await?,
                 Chapter::Capm3Reuse => capm3_reuse::play(&stage).await?,
                 Chapter::ClusterpoolInventory => clusterpool_inventory::play(&stage).await?,
-                Chapter::HostDiscovery => host_discovery::play(&stage).await?,
+                Chapter::HostDiscovery => {
+                    host_discovery::play(&stage).await?;
+                    power_on::play(&stage).await?;
+                }
                 Chapter::Remediation => remediation::play(&stage).await?,
             }
         }
@@ -197,14 +206,15 @@ async fn keep() -> anyhow::Result<()> {
     plane.start_controllers(&["garbage-collector-controller", "namespace-controller"]).await?;
     let _hive = StandIn::for_all(&plane.admin().await, clusterpool_inventory::PLAYER);
     // Whoever plays with a server's power at its BMC is to see that it is noticed.
-    let options = Options { power_sync: 30, ..Options::default() };
-    let ironic = step_async("Ironic", Ironic::start(options)).await?;
-    let rack = step_async("virtual servers", Rack::start(SERVERS)).await?;
+    let rack = step_async("virtual servers", Rack::start(SERVERS + UNKNOWN)).await?;
+    let options = Options { power_sync: 30, bmc_proxy: rack.proxy(), ..Options::default() };
+    let ironic = Arc::new(step_async("Ironic", Ironic::start(options)).await?);
+    let (known, unknown) = rack.machines.split_at(SERVERS);
     let servers = step_async("the servers in Ironic", async {
-        let enrolled = rack.machines.iter().enumerate().map(async |(number, machine)| {
+        let enrolled = known.iter().enumerate().map(async |(number, machine)| {
             let name = format!("server-{number}");
             let node = ironic.enroll(&name, machine).await?;
-            Ok::<_, anyhow::Error>(Server::new(name, node, machine))
+            Ok::<_, anyhow::Error>(Server { name, node, bmc: Bmc::of(machine) })
         });
         futures_util::future::try_join_all(enrolled).await
     })
@@ -213,6 +223,13 @@ async fn keep() -> anyhow::Result<()> {
     let _managers = ClusterApi::start(&plane).await?;
     let workload = Workload::start(&plane, "metal", Masters::Given, Provider::Runs).await?;
     let _operator = bmo::StandIn::start(&plane.admin().await, &workload.namespace);
+    let hosts = bmo::api(&plane.admin().await, &workload.namespace);
+    let _registrar = Registrar::start(hosts, Arc::clone(&ironic));
+    let unknown = (SERVERS..).zip(unknown).map(|(number, machine)| {
+        let ip = Rack::ip(u32::try_from(number)?);
+        anyhow::Ok(Unknown { ip, bmc: Bmc::of(machine) })
+    });
+    let unknown = unknown.collect::<anyhow::Result<_>>()?;
     let cluster = Cluster { namespace: workload.namespace.clone(), name: workload.cluster.clone() };
     let mut services = Vec::new();
     let mut controllers = Vec::new();
@@ -222,6 +239,9 @@ async fn keep() -> anyhow::Result<()> {
         let mut environment: Environment = vec![("FERRITE_LOG_FORMAT", "text".to_owned())];
         if controllers::find(name).is_some_and(|it| it.speaks_to_ironic) {
             environment.push(("IRONIC_ENDPOINT", ironic.endpoint.clone()));
+        }
+        if name == "capm3-reuse" {
+            environment.push(("FERRITE_SCALE_TO_HOSTS", "true".to_owned()));
         }
         let program = folder.join(name);
         let starting = stage::start_controller(&plane, &program, name, &environment);
@@ -236,6 +256,7 @@ async fn keep() -> anyhow::Result<()> {
         kubectl: go::program("kubectl")?,
         ironic: ironic.endpoint.clone(),
         servers,
+        unknown,
         cluster,
         controllers,
     };
@@ -291,7 +312,7 @@ fn explain(stage: &Stage) {
     println!("  kubectl     {}", stage.kubectl.display());
     println!("  Ironic      {}", stage.ironic);
     for server in &stage.servers {
-        println!("  {}    node {}, BMC {}", server.name, server.node, server.url());
+        println!("  {}    node {}, BMC {}", server.name, server.node, server.bmc.url());
     }
     for controller in &stage.controllers {
         let Controller { name, address, log } = controller;

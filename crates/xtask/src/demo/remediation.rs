@@ -12,7 +12,7 @@ use bench::cluster_api::objects::{
 };
 use k8s_openapi::api::core::v1::{Node, Secret};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::config::Kubeconfig;
 use kube::{Client, ResourceExt as _};
 use remediation::history::{Entry, History};
@@ -127,7 +127,7 @@ impl Place<'_> {
     async fn machines(&self) -> anyhow::Result<BTreeMap<String, String>> {
         let metals = METAL3_MACHINE.api(&self.client, self.namespace());
         let mut machines = BTreeMap::new();
-        for metal in metals.list(&ListParams::default()).await? {
+        for metal in metals.list(&capm3_reuse::of_deployment()).await? {
             let named = metal.annotations().get(HOST).and_then(|it| it.split_once('/'));
             let owners = metal.metadata.owner_references.iter().flatten();
             let owner = owners.clone().find(|it| it.kind == MACHINE.kind);
@@ -165,7 +165,7 @@ impl Place<'_> {
             let marked = if host.annotations().contains_key(UNHEALTHY) { "yes" } else { "-" };
             rows.push(vec![
                 server.name.clone(),
-                server.power().await?,
+                server.bmc.power().await?,
                 machine.cloned().unwrap_or_else(|| "-".to_owned()),
                 ready,
                 request,
@@ -225,7 +225,7 @@ impl Place<'_> {
             let request = requests.get_opt(machine).await?;
             asked |= request.is_some();
             let waits = request.is_some_and(|it| it.data["status"]["step"] == "recover");
-            if waits && !booted && server.power().await? == "On" {
+            if waits && !booted && server.bmc.power().await? == "On" {
                 self.boot(node).await?;
                 booted = true;
             }
@@ -241,7 +241,7 @@ impl Place<'_> {
     async fn replaced(&self, table: &mut Table, machine: &str) -> anyhow::Result<()> {
         let machines = MACHINE.api(&self.client, self.namespace());
         let look = async || {
-            let all = machines.list(&ListParams::default()).await?.items;
+            let all = machines.list(&capm3_reuse::of_deployment()).await?.items;
             let up = all.iter().filter(|it| it.data["status"]["nodeRef"]["name"].is_string());
             let is_replaced = up.count() == 3 && all.iter().all(|it| it.name_any() != machine);
             anyhow::Ok((self.rows().await?, is_replaced))

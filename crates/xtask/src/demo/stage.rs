@@ -1,5 +1,6 @@
 //! What every chapter plays on: the control plane, Ironic, the servers and the controllers that run.
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -8,6 +9,7 @@ use bench::cache;
 use bench::control_plane::ControlPlane;
 use kube::Client;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::objects::{self, namespace};
 use crate::program::{Account, Environment, Running};
@@ -20,6 +22,7 @@ pub(crate) struct Stage {
     pub(crate) kubectl: PathBuf,
     pub(crate) ironic: String,
     pub(crate) servers: Vec<Server>,
+    pub(crate) unknown: Vec<Unknown>,
     pub(crate) cluster: Cluster,
     pub(crate) controllers: Vec<Controller>,
 }
@@ -30,6 +33,20 @@ pub(crate) struct Server {
     pub(crate) name: String,
     /// UUID of its node in Ironic.
     pub(crate) node: String,
+    pub(crate) bmc: Bmc,
+}
+
+/// One that Ironic does not know.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Unknown {
+    /// What it calls its BMC.
+    pub(crate) ip: Ipv4Addr,
+    pub(crate) bmc: Bmc,
+}
+
+/// Where a BMC is, and the machine behind it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Bmc {
     address: String,
     system: String,
 }
@@ -49,10 +66,13 @@ pub(crate) struct Controller {
     pub(crate) log: PathBuf,
 }
 
-impl Server {
-    pub(crate) fn new(name: String, node: String, machine: &Machine) -> Self {
-        let (address, system) = (machine.address().to_owned(), machine.system_path());
-        Self { name, node, address, system }
+impl Bmc {
+    pub(crate) fn of(machine: &Machine) -> Self {
+        Self { address: machine.address().to_owned(), system: machine.system_path() }
+    }
+
+    pub(crate) fn machine(&self) -> anyhow::Result<Machine> {
+        Machine::at(&self.address, &self.system)
     }
 
     pub(crate) fn url(&self) -> String {
@@ -61,7 +81,7 @@ impl Server {
 
     /// `On` or `Off`, as its BMC says.
     pub(crate) async fn power(&self) -> anyhow::Result<String> {
-        Ok(Machine::at(&self.address, &self.system)?.seen().await?.state)
+        Ok(self.machine()?.seen().await?.state)
     }
 }
 
@@ -82,7 +102,10 @@ pub(crate) async fn start_controller(
 ) -> anyhow::Result<Running> {
     let namespace_name = "ferrite-system";
     namespace(&plane.admin().await, namespace_name).await?;
-    let account = Account::of_chart(plane, namespace_name, name).await?;
+    // Off where nobody asks for it; the power-on chapter does.
+    let values = json!({ "scaleToHosts": { "enabled": true } });
+    let values = if name == "capm3-reuse" { values } else { json!({}) };
+    let account = Account::of_chart(plane, namespace_name, name, values).await?;
     // The chart's hook does this with an account that may change CRDs.
     let by_admin = plane.kubeconfig("admin", &["system:masters"])?;
     cache::run(Command::new(program).arg("extend-crd").env("KUBECONFIG", by_admin))?;

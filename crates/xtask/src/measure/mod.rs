@@ -261,7 +261,7 @@ async fn account(ground: &Ground, work: &Work, is_peer: bool) -> anyhow::Result<
     if is_peer || work.is_example {
         Account::of_admin(&ground.plane, &namespace)
     } else {
-        Account::of_chart(&ground.plane, &namespace, work.controller).await
+        Account::of_chart(&ground.plane, &namespace, work.controller, serde_json::json!({})).await
     }
 }
 

@@ -1,0 +1,143 @@
+//! The second half of the chapter of discovery: machines that nobody has typed anything about are switched on and become nodes.
+
+use api_types::names::ferrite::{POWER, POWER_MANAGED, SCALE_TO_HOSTS};
+use bench::agent::Agent;
+use bench::bmo;
+use bench::cluster_api::objects::{
+    Kind, MACHINE, MACHINE_DEPLOYMENT, kubeadm_config_template, machine_deployment,
+    metal3_machine_template,
+};
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use serde_json::{Value, json};
+
+use super::capm3_reuse::RACK;
+use super::stage::{Stage, Unknown};
+use super::table::{Table, text};
+use crate::objects::apply;
+
+const DISCOVERY: Kind = Kind { api_version: "metal3.io/v1alpha1", kind: "BareMetalHostDiscovery" };
+const DEPLOYMENT: &str = "from-the-rack";
+const MAKER: &str = "Anvil Brothers";
+
+/// Plays it, unless the machines are nodes since an earlier play.
+///
+/// # Errors
+/// When one of them does not become a node.
+pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
+    println!("\nhost-discovery and capm3-reuse: from power-on to node");
+    let client = stage.admin().await?;
+    let place = Place { client, stage };
+    let deployments = MACHINE_DEPLOYMENT.api(&place.client, place.namespace());
+    if deployments.get_opt(DEPLOYMENT).await?.is_some() {
+        println!(
+            "\n  The machines are nodes already. `cargo xtask demo --down`, and the next demo plays it again."
+        );
+        return Ok(());
+    }
+    place.prepare().await?;
+    let mut table = Table::new(&[
+        "MACHINE       ",
+        "BMC         ",
+        "IS ",
+        "HOST        ",
+        "CONSUMER                                ",
+        "NODE",
+    ]);
+
+    table.say(
+        "Somebody has said, once, how to reach the BMCs of this rack, and that a MachineDeployment follows its hosts. Three machines are switched on:",
+    );
+    let first = u32::try_from(Timestamp::now().as_second() % 1_000_000)? * 8;
+    let mut names = Vec::new();
+    for (number, unknown) in (first..).zip(&stage.unknown) {
+        names.push(switch_on(stage, unknown, number).await?);
+    }
+    let look = async || {
+        let mut rows = Vec::new();
+        for (name, unknown) in names.iter().zip(&stage.unknown) {
+            rows.push(place.row(name, unknown).await?);
+        }
+        let is_so = rows.iter().all(|row| row[2] == "On" && row[5] != "-");
+        anyhow::Ok((rows, is_so))
+    };
+    table.until("three machines are nodes", look).await?;
+    let replicas = &deployments.get(DEPLOYMENT).await?.data["spec"]["replicas"];
+    println!("\n  {DEPLOYMENT} has {replicas} replicas, and nobody has typed that.");
+    Ok(())
+}
+
+/// Somebody presses the button; the machine boots the agent from the network.
+async fn switch_on(stage: &Stage, unknown: &Unknown, number: u32) -> anyhow::Result<String> {
+    unknown.bmc.machine()?.press("On").await?;
+    let mut agent = Agent::new(number);
+    agent.hostname = format!("anvil-{number}");
+    agent.bmc_address = Some(unknown.ip.to_string());
+    let mut report = agent.report();
+    report["inventory"]["system_vendor"]["manufacturer"] = json!(MAKER);
+    Agent::post_to(&stage.ironic, &report).await?;
+    Ok(agent.hostname)
+}
+
+struct Place<'a> {
+    client: Client,
+    stage: &'a Stage,
+}
+
+impl Place<'_> {
+    fn namespace(&self) -> &str {
+        &self.stage.cluster.namespace
+    }
+
+    /// All that is typed.
+    async fn prepare(&self) -> anyhow::Result<()> {
+        let labels =
+            json!({ (RACK): "b", (POWER): POWER_MANAGED, (bmo::PLAYED_BY): self.namespace() });
+        let discovery = json!({
+            "resourceNameTemplate": { "hardwareDetails": "hostname" },
+            "selector": { "manufacturers": [MAKER] },
+            "labels": labels,
+            "hostDefaults": { "automatedCleaningMode": "disabled" },
+            "bmc": {
+                "addressTemplate": "redfish-virtualmedia+http://{bmcAddress}/redfish/v1/Systems/1",
+                "credentialsName": "rack-b",
+                "subnets": ["198.18.0.0/24"],
+            },
+        });
+        let mut template = metal3_machine_template(DEPLOYMENT);
+        template["spec"]["template"]["spec"]["hostSelector"] =
+            json!({ "matchLabels": { RACK: "b" } });
+        let cluster = &self.stage.cluster.name;
+        let mut deployment = machine_deployment(DEPLOYMENT, cluster, 0, DEPLOYMENT, DEPLOYMENT);
+        deployment["metadata"]["annotations"] = json!({ SCALE_TO_HOSTS: "min=0,max=9" });
+        let discovery = DISCOVERY.object("rack-b", &discovery);
+        let join = kubeadm_config_template(DEPLOYMENT);
+        for object in [discovery, template, join, deployment] {
+            apply(&self.client, Some(self.namespace()), &object).await?;
+        }
+        Ok(())
+    }
+
+    async fn row(&self, name: &str, unknown: &Unknown) -> anyhow::Result<Vec<String>> {
+        let host = bmo::api(&self.client, self.namespace()).get_opt(name).await?;
+        let host = host.map_or(Value::Null, |it| it.data);
+        let consumer = &host["spec"]["consumerRef"]["name"];
+        let state = &host["status"]["provisioning"]["state"];
+        let state =
+            if host.is_null() || state.is_string() { text(state) } else { "made".to_owned() };
+        let node = match consumer.as_str() {
+            // A Machine and its Metal3Machine have one name.
+            Some(machine) => MACHINE.api(&self.client, self.namespace()).get_opt(machine).await?,
+            None => None,
+        };
+        let node = node.map_or(Value::Null, |it| it.data["status"]["nodeRef"]["name"].clone());
+        Ok(vec![
+            name.to_owned(),
+            unknown.ip.to_string(),
+            unknown.bmc.power().await?,
+            state,
+            text(consumer),
+            text(&node),
+        ])
+    }
+}
