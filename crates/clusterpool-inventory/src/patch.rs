@@ -8,7 +8,7 @@
 //! with one and reported, unless pointers are strict. `replace` of a missing key, which the RFC
 //! refuses, is accepted and reported where that was asked for.
 
-use api_types::hive::InstallConfigPatch;
+use api_types::hive::{ClusterPoolSpec, InstallConfigPatch};
 use json_patch::{
     AddOperation, CopyOperation, MoveOperation, PatchErrorKind, PatchOperation, RemoveOperation,
     ReplaceOperation,
@@ -16,6 +16,7 @@ use json_patch::{
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::{Map, Value, json};
 
+use crate::platform::Platform;
 use crate::yaml::{self, KeyTooLong, MAPPING, MAX_DEPTH, ReadError, SCALAR};
 
 /// What the operations of one customization may add, copy and move in all, as it weighs in memory. Without a bound, copying
@@ -35,6 +36,25 @@ pub struct Rules {
     pub strict_pointers: bool,
     /// Let `replace` add a key that is missing.
     pub lenient_replace: bool,
+}
+
+/// What an install config is made for.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// The cluster's name.
+    pub cluster: &'a str,
+    /// The domain of the pool.
+    pub base_domain: &'a str,
+    /// The platform that the config has to be for, if it has to be for a certain one.
+    pub platform: Option<&'a str>,
+}
+
+impl<'a> Target<'a> {
+    /// A cluster of a pool.
+    pub fn of(spec: &'a ClusterPoolSpec, cluster: &'a str) -> Self {
+        let platform = Platform::of(spec).and_then(|it| it.in_config());
+        Self { cluster, base_domain: &spec.base_domain, platform }
+    }
 }
 
 /// What a cluster is installed with.
@@ -167,18 +187,16 @@ pub enum Why {
 }
 
 /// Makes what a cluster is installed with: the template with the cluster's name and the pool's
-/// domain, then the patches, then a look at what came out, which has to be for this platform, if one is said.
+/// domain, then the patches, then a look at what came out.
 pub fn install_config(
     template: &Value,
-    cluster: &str,
-    base_domain: &str,
-    platform: Option<&str>,
+    target: Target<'_>,
     patches: &[InstallConfigPatch],
     rules: Rules,
 ) -> Result<InstallConfig, Refusal> {
-    let named = named(template, cluster, base_domain);
+    let named = named(template, target);
     let (result, notes) = apply(&named, patches, rules)?;
-    let name = kept(&named, &result, platform)?.to_owned();
+    let name = kept(&named, &result, target.platform)?.to_owned();
     let text = yaml::write(&result)?;
     if text.len() > MAX_TEXT {
         return Err(Refusal::TooLarge);
@@ -195,15 +213,15 @@ fn remedy(field: &str) -> &'static str {
     }
 }
 
-fn named(template: &Value, cluster: &str, base_domain: &str) -> Value {
+fn named(template: &Value, target: Target<'_>) -> Value {
     let mut config = template.clone();
     if let Value::Object(root) = &mut config {
-        root.insert("baseDomain".to_owned(), json!(base_domain));
+        root.insert("baseDomain".to_owned(), json!(target.base_domain));
         let metadata = root.entry("metadata").or_insert(Value::Null);
         if !metadata.is_object() {
             *metadata = Value::Object(Map::new());
         }
-        metadata["name"] = json!(cluster);
+        metadata["name"] = json!(target.cluster);
     }
     config
 }

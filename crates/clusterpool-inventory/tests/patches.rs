@@ -9,7 +9,7 @@
 )]
 
 use api_types::hive::InstallConfigPatch;
-use clusterpool_inventory::patch::{Note, Refusal, Rules, Why, apply, install_config};
+use clusterpool_inventory::patch::{Note, Refusal, Rules, Target, Why, apply, install_config};
 use serde_json::{Value, json};
 
 fn config() -> Value {
@@ -337,14 +337,18 @@ fn copies_of_copies_end_before_memory_does() {
     assert_eq!(why_with(&deep, Rules::default()), Why::TooMuch);
 }
 
+/// Of a pool on any platform.
+const TARGET: Target<'_> =
+    Target { cluster: "pool-abcde", base_domain: "example.org", platform: None };
+
 fn made(patches: &[InstallConfigPatch]) -> Result<String, Refusal> {
-    install_config(&config(), "pool-abcde", "example.org", None, patches, STRICT).map(|it| it.name)
+    install_config(&config(), TARGET, patches, STRICT).map(|it| it.name)
 }
 
 #[test]
 fn a_cluster_has_its_own_name_and_the_pools_domain_unless_they_are_patched() {
     let made = |patches: &[InstallConfigPatch]| {
-        install_config(&config(), "pool-abcde", "example.org", None, patches, STRICT).unwrap()
+        install_config(&config(), TARGET, patches, STRICT).unwrap()
     };
     let plain = made(&[]);
     let text: Value = serde_json::from_str(&plain.text).unwrap();
@@ -362,8 +366,8 @@ fn a_template_without_metadata_gets_some() {
         let mut template = template;
         template["apiVersion"] = json!("v1");
         template["platform"] = json!({"none": {}});
-        let made = install_config(&template, "c", "d", None, &[], STRICT).unwrap();
-        assert_eq!(made.name, "c");
+        let made = install_config(&template, TARGET, &[], STRICT).unwrap();
+        assert_eq!(made.name, "pool-abcde");
     }
 }
 
@@ -393,9 +397,10 @@ fn what_an_installation_needs_must_be_kept() {
 #[test]
 fn an_install_config_is_for_the_pools_own_platform() {
     let made = |platform: &str, patches: &[InstallConfigPatch]| {
-        install_config(&config(), "c", "d", Some(platform), patches, STRICT).map(|it| it.name)
+        let target = Target { platform: Some(platform), ..TARGET };
+        install_config(&config(), target, patches, STRICT).map(|it| it.name)
     };
-    assert_eq!(made("openstack", &[]).as_deref(), Ok("c"));
+    assert_eq!(made("openstack", &[]).as_deref(), Ok("pool-abcde"));
     let wrong = made("vsphere", &[]).unwrap_err();
     assert_eq!(wrong, Refusal::NotForPool("vsphere".to_owned()));
     let told = wrong.to_string();
@@ -404,7 +409,7 @@ fn an_install_config_is_for_the_pools_own_platform() {
     );
     // A patch may make it so, and may spoil it.
     let vsphere = raw("replace", "/platform", r#"{"vsphere": {}}"#);
-    assert_eq!(made("vsphere", std::slice::from_ref(&vsphere)).as_deref(), Ok("c"));
+    assert_eq!(made("vsphere", std::slice::from_ref(&vsphere)).as_deref(), Ok("pool-abcde"));
     let spoilt = made("openstack", &[vsphere]);
     assert_eq!(spoilt, Err(Refusal::OtherPlatform("openstack".to_owned())));
     let nothing = raw("add", "/platform/vsphere", "null");
@@ -427,7 +432,6 @@ fn the_shapes_of_real_manifests_work() {
         value("replace", "/metadata/name", "ocp-07"),
         value("replace", "/compute/0/name", "large"),
     ];
-    let made =
-        install_config(&config(), "pool-abcde", "example.org", None, &patches, STRICT).unwrap();
+    let made = install_config(&config(), TARGET, &patches, STRICT).unwrap();
     assert_eq!((made.name.as_str(), made.notes.len()), ("ocp-07", 0));
 }

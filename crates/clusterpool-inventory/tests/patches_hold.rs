@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use api_types::hive::InstallConfigPatch;
-use clusterpool_inventory::patch::{Rules, apply, install_config};
+use clusterpool_inventory::patch::{Rules, Target, apply, install_config};
 use clusterpool_inventory::yaml;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -79,7 +79,8 @@ proptest! {
     fn what_can_be_installed_has_all_it_needs_and_reads_the_same_as_yaml(
         operations in prop::collection::vec(operation(), 0..4),
     ) {
-        let made = install_config(&template(), "name", "example.com", None, &operations, Rules::default());
+        let target = Target { cluster: "name", base_domain: "example.com", platform: None };
+        let made = install_config(&template(), target, &operations, Rules::default());
         if let Ok(made) = made {
             let value = yaml::read(&made.text).unwrap();
             prop_assert_eq!(&value["metadata"]["name"], &json!(made.name));

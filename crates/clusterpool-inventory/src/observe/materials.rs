@@ -17,7 +17,7 @@ use super::entries::version;
 use crate::context::cached;
 use crate::make::{Materials, Secret, name_in};
 use crate::naming;
-use crate::patch::{self, Rules};
+use crate::patch::{self, Rules, Target};
 use crate::platform::Platform;
 use crate::seen::Listed;
 use crate::yaml;
@@ -162,9 +162,8 @@ fn installable(config: Value, spec: &ClusterPoolSpec) -> Result<Value, String> {
         return Ok(config);
     }
     let longest = "n".repeat(naming::LONGEST);
-    let platform = Platform::of(spec).and_then(|it| it.in_config());
-    let (domain, rules) = (&spec.base_domain, Rules::default());
-    let tried = patch::install_config(&config, &longest, domain, platform, &[], rules);
+    let target = Target::of(spec, &longest);
+    let tried = patch::install_config(&config, target, &[], Rules::default());
     let Err(why) = tried else { return Ok(config) };
     let config = match name_in(spec.install_config_secret_template_ref.as_ref()) {
         Some(name) => format!("install-config.yaml in secret {name}"),

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use api_types::hive::{ClusterDeployment, ClusterDeploymentCustomization, pools_finalizer};
+use api_types::hive::{
+    ClusterDeployment, ClusterDeploymentCustomization, ClusterPoolSpec, pools_finalizer,
+};
 use api_types::names;
 use api_types::time::until;
 use k8s_openapi::jiff::Timestamp;
@@ -17,8 +19,7 @@ use crate::index::{Index, all_in, is_one, named, owner_of, pool_key};
 use crate::make::Materials;
 use crate::model::{Efforts, Key, Learned};
 use crate::naming::trial_name;
-use crate::patch;
-use crate::platform::Platform;
+use crate::patch::{self, Target};
 use crate::seen::{Cluster, Customization, Lease, Namespace, Observed, Pool};
 use crate::settings::Policy;
 use crate::trial::Trial;
@@ -60,7 +61,8 @@ pub fn observe(known: &Known<'_>, learned: &mut Learned) -> (Observed, Option<Du
             ..Pool::default()
         },
     };
-    let resume = found.as_ref().and_then(|it| resume_timeout(&it.spec));
+    let spec = found.as_ref().map(|it| &it.spec);
+    let resume = spec.and_then(resume_timeout);
     let all = index.clusters.kept(key).map(|it| cluster(it, &pool, resume, known.now));
     let (clusters, late): (Vec<Cluster>, Vec<Option<Duration>>) = all.unzip();
     let (not_begun, idle, begins) = not_begun(known, &clusters);
@@ -68,7 +70,7 @@ pub fn observe(known: &Known<'_>, learned: &mut Learned) -> (Observed, Option<Du
     let own: HashSet<&str> =
         clusters.iter().filter(|_| !pool.absent).map(|it| it.name.as_str()).collect();
     let (namespaces, vacant) = namespaces(known, &own, &mut learned.met);
-    let about = About { known, pool: &pool, own: &own };
+    let about = About { known, pool: &pool, spec, own: &own };
     let mut customizations = customizations(&about, &mut learned.trials);
     customizations.extend(broken_customizations(&about, &clusters));
     let claims = index.claims.of(key).filter_map(|it| cached(&caches.claims, it));
@@ -224,6 +226,8 @@ fn is_live(it: &ClusterDeployment) -> bool {
 struct About<'a> {
     known: &'a Known<'a>,
     pool: &'a Pool,
+    /// Of the pool, where it is there.
+    spec: Option<&'a ClusterPoolSpec>,
     /// Names of its clusters, where it is there.
     own: &'a HashSet<&'a str>,
 }
@@ -319,7 +323,7 @@ impl About<'_> {
     ) -> Option<String> {
         let materials = self.known.materials;
         let name = it.metadata.name.as_deref().unwrap_or_default();
-        let Some(config) = &materials.config else {
+        let (Some(config), Some(spec)) = (&materials.config, self.spec) else {
             // What comes of it once there is one is news.
             trials.entry(name.to_owned()).or_default();
             return None;
@@ -328,14 +332,10 @@ impl About<'_> {
         if let Some(same) = before.filter(|it| it.is_of(version, materials.config_hash)) {
             return same.refused().cloned();
         }
-        let of = cached(&self.known.caches.pools, self.known.key);
-        let spec = of.as_ref().map(|it| &it.spec);
-        let domain = spec.map(|it| it.base_domain.as_str()).unwrap_or_default();
-        let platform = spec.and_then(Platform::of).and_then(|it| it.in_config());
-        let patches = &it.spec.install_config_patches;
-        let (like_a_cluster, rules) = (trial_name(&self.pool.name), self.known.policy.rules);
-        let tried =
-            patch::install_config(config, &like_a_cluster, domain, platform, patches, rules);
+        let like_a_cluster = trial_name(&self.pool.name);
+        let target = Target::of(spec, &like_a_cluster);
+        let (patches, rules) = (&it.spec.install_config_patches, self.known.policy.rules);
+        let tried = patch::install_config(config, target, patches, rules);
         let trial = Trial::new(version, materials.config_hash, tried, before);
         let refused = trial.refused().cloned();
         trials.insert(name.to_owned(), trial);

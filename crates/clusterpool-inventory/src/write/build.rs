@@ -20,10 +20,11 @@ use crate::context::cached;
 use crate::decision::Version;
 use crate::model::Object;
 use crate::observe;
+use crate::patch::{self, Target};
 use crate::platform::Platform;
 use crate::pool_version::pool_version;
 use crate::seen::Part;
-use crate::{index, make, patch, text};
+use crate::{index, make, text};
 
 impl Pass<'_> {
     /// The customization that a cluster is made from, if it is still what was decided on.
@@ -47,10 +48,8 @@ impl Pass<'_> {
     ) -> Result<Option<patch::InstallConfig>, Stop> {
         let Some(config) = self.look.materials.config.as_ref() else { return Ok(None) };
         let patches = entry.map(|it| it.spec.install_config_patches.as_slice()).unwrap_or_default();
-        let (spec, rules) = (&pool.spec, self.context.policy.rules);
-        let platform = Platform::of(spec).and_then(|it| it.in_config());
-        let domain = &spec.base_domain;
-        let made = patch::install_config(config, cluster, domain, platform, patches, rules);
+        let (target, rules) = (Target::of(&pool.spec, cluster), self.context.policy.rules);
+        let made = patch::install_config(config, target, patches, rules);
         // With another name it was accepted, so another look would end here again.
         made.map(Some).map_err(|why| Stop::refused(text::not_patched(cluster, &why)))
     }
