@@ -47,35 +47,6 @@ fn is_yes(value: &str) -> bool {
     ["true", "t", "1"].iter().any(|it| value.eq_ignore_ascii_case(it))
 }
 
-/// What a cluster's annotations say, in one go over them.
-#[derive(Default)]
-struct Notes<'a> {
-    entry_version: Option<&'a str>,
-    pool_version: Option<&'a str>,
-    marked: bool,
-    protected: bool,
-    unverified: bool,
-}
-
-impl<'a> Notes<'a> {
-    fn of(cluster: &'a ClusterDeployment) -> Self {
-        let mut notes = Self::default();
-        for (key, value) in cluster.metadata.annotations.iter().flatten() {
-            match key.as_str() {
-                names::ferrite::CUSTOMIZATION_VERSION => notes.entry_version = Some(value),
-                names::hive::POOL_SPEC_HASH => notes.pool_version = Some(value),
-                names::hive::REMOVE_FROM_POOL | names::hive::REMOVE_CLAIMED_FROM_POOL => {
-                    notes.marked |= is_yes(value);
-                }
-                names::hive::PROTECTED_DELETE => notes.protected = is_yes(value),
-                names::ferrite::LEASE_UNVERIFIED => notes.unverified = true,
-                _ => {}
-            }
-        }
-        notes
-    }
-}
-
 pub(super) fn view(pool: &ClusterPool, known: &Known<'_>) -> Pool {
     let spec = &pool.spec;
     let platform = Platform::of(spec);
@@ -167,7 +138,9 @@ pub(super) fn cluster(
     let removal = removal_left(it, now);
     let hangs = removal.is_some_and(|left| left.is_zero() || cannot_go(conditions));
     let reference = it.spec.cluster_pool_ref.as_ref();
-    let notes = Notes::of(it);
+    let noted = |key: &str| it.annotation(key).map(str::to_owned);
+    let marks = [names::hive::REMOVE_FROM_POOL, names::hive::REMOVE_CLAIMED_FROM_POOL];
+    let is_yes = |key: &str| it.annotation(key).is_some_and(is_yes);
     let cluster = Cluster {
         name: it.name_any(),
         uid: it.uid().unwrap_or_default(),
@@ -178,13 +151,13 @@ pub(super) fn cluster(
         kept: it.finalizers().iter().any(|it| it == names::hive::INVENTORY_FINALIZER),
         kept_by_others: it.finalizers().iter().any(|it| it != names::hive::INVENTORY_FINALIZER),
         entry: reference.and_then(|it| it.customization_name()).map(str::to_owned),
-        entry_version: notes.entry_version.map(str::to_owned),
-        pool_version: notes.pool_version.map(str::to_owned),
+        entry_version: noted(names::ferrite::CUSTOMIZATION_VERSION),
+        pool_version: noted(names::hive::POOL_SPEC_HASH),
         claim: reference.and_then(|it| it.claim_name.clone()).filter(|it| !it.is_empty()),
         claimed: reference.and_then(|it| it.claimed_timestamp.as_ref()).map(|it| it.0),
-        marked: notes.marked,
-        protected: notes.protected,
-        unverified: notes.unverified,
+        marked: marks.into_iter().any(is_yes),
+        protected: is_yes(names::hive::PROTECTED_DELETE),
+        unverified: it.annotation(names::ferrite::LEASE_UNVERIFIED).is_some(),
         begun: has_begun(it),
         installed,
         stopped: stopped.filter(|it| it.is_true()).map(|it| {
