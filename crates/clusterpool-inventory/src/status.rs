@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::plan::Plan;
 use crate::reason::Reason;
-use crate::seen::{Cluster, Condition, Entry, Observed, Status};
+use crate::seen::{Cluster, Condition, Observed, Status};
 use crate::text;
 use crate::usage::Use;
 
@@ -139,43 +139,34 @@ fn difference(before: &Value, after: &Value) -> Value {
 
 /// Entries that became unusable, clusters that cost an attempt, and those that go although they cost none.
 pub(crate) fn events(plan: &mut Plan<'_>) {
-    let mut events: Vec<(Reason, String, String)> = Vec::new();
-    for (Use { name, before: old, .. }, entry) in plan.uses.states() {
+    let (seen, uses) = (plan.seen, plan.uses);
+    for (Use { name, before: old, .. }, entry) in uses.states() {
         let why = entry.failure.as_ref().map_or("", |it| it.message.as_str());
-        let cluster = |it: &Entry| it.failure.clone().and_then(|it| it.cluster);
-        if let Some(cluster) =
-            cluster(entry).filter(|it| old.and_then(cluster).as_ref() != Some(it))
-        {
-            let left = entry.attempts.unwrap_or(0);
-            let note = text::failed(&cluster, name, left, why);
+        let failed = entry.failure.as_ref().and_then(|it| it.cluster.as_deref());
+        if let Some(cluster) = failed.filter(|it| !old.is_some_and(|old| old.counts(it))) {
+            let note = text::failed(cluster, name, entry.attempts.unwrap_or(0), why);
             // Of the cluster: the next one's would be taken for the same, with a number that is not true any more.
-            events.push((Reason::ProvisionStopped, cluster, note));
+            plan.event(Reason::ProvisionStopped, cluster, note);
         }
         if old.is_some_and(|it| it.status == entry.status) {
             continue;
         }
-        let told = match entry.status {
+        let (reason, note) = match entry.status {
             EntryStatus::BrokenByConfiguration => {
-                Some((Reason::BrokenByConfiguration, text::unusable_patches(name, why)))
+                (Reason::BrokenByConfiguration, text::unusable_patches(name, why))
             }
-            EntryStatus::BrokenByCloud => {
-                Some((Reason::BrokenByCloud, text::broken_by_cloud(name, why)))
-            }
-            EntryStatus::Missing => Some((Reason::EntryMissing, text::entry_missing(name))),
-            _ => None,
+            EntryStatus::BrokenByCloud => (Reason::BrokenByCloud, text::broken_by_cloud(name, why)),
+            EntryStatus::Missing => (Reason::EntryMissing, text::entry_missing(name)),
+            _ => continue,
         };
-        events.extend(told.map(|(reason, note)| (reason, (*name).to_owned(), note)));
+        plan.event(reason, name, note);
     }
-    let broken = plan.seen.clusters.iter().filter(|it| it.is_broken() && it.claim.is_none());
-    for cluster in broken.filter(|_| !plan.seen.pool.deleting) {
-        let is_told = cluster.has_failed() && plan.uses.entry_of(cluster).is_some();
+    let broken = seen.clusters.iter().filter(|it| it.is_broken() && it.claim.is_none());
+    for cluster in broken.filter(|_| !seen.pool.deleting) {
+        let is_told = cluster.has_failed() && uses.entry_of(cluster).is_some();
         let goes = cluster.deleting || plan.gone.contains(cluster.name.as_str());
         if goes && !is_told {
-            let note = text::cluster_broken(cluster);
-            events.push((Reason::ClusterBroken, cluster.name.clone(), note));
+            plan.event(Reason::ClusterBroken, &cluster.name, text::cluster_broken(cluster));
         }
-    }
-    for (reason, about, note) in events {
-        plan.event(reason, &about, note);
     }
 }
