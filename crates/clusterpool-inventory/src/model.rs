@@ -62,8 +62,6 @@ pub struct Memory {
     pub looked: Option<Looked>,
     /// What its clusters are made of.
     pub materials: Arc<Materials>,
-    /// When Hive's own controller last wrote to it.
-    pub rival: Option<Timestamp>,
     /// The pool as the API server itself told last, and when it was asked.
     pub live: Option<(Instant, LivePool)>,
     /// What was learned by looking.
@@ -194,6 +192,11 @@ impl Efforts {
 }
 
 impl Memory {
+    /// When Hive's own controller last wrote to the pool, as far as is known.
+    pub fn rival(&self) -> Option<Timestamp> {
+        self.live.as_ref()?.1.rival
+    }
+
     /// What was told of the pool just now.
     pub fn told_just_now(&self) -> Option<&LivePool> {
         let (asked, live) = self.live.as_ref()?;

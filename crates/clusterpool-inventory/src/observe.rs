@@ -59,7 +59,7 @@ pub async fn pool(
         None
     };
     let now = Timestamp::now();
-    let rival = context.rival(memory.rival, now);
+    let rival = context.rival(memory.rival(), now);
     let materials = memory.materials.clone();
     let (policy, efforts) = (&context.policy, &memory.efforts);
     let note = rival.as_ref().map(|(note, _)| note.clone());
@@ -107,7 +107,7 @@ async fn look(
         let found = Box::pin(materials(client, pool, &context.caches.customizations)).await;
         memory.materials = Arc::new(found);
     }
-    memory.rival = live_pool(client, key, memory).await?.rival;
+    live_pool(client, key, memory).await?;
     memory.looked = Some(Looked::at(pool));
     Ok(None)
 }

@@ -57,7 +57,6 @@ pub async fn all(
     if !write.work.is_empty() {
         let live = pass.last_look(memory).await?;
         if context.rival(live.rival, Timestamp::now()).is_some() {
-            memory.rival = live.rival;
             return Ok(Outcome { next: Some(Next::Now), ..Outcome::default() });
         }
     }
