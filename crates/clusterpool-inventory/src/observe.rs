@@ -140,9 +140,7 @@ fn rest(seen: &Observed) -> Duration {
 
 /// Whether nothing is left of a pool that is gone.
 fn is_nothing(seen: &Observed, key: &Key) -> bool {
-    let leased = seen.customizations.iter().any(|it| {
-        it.lease.as_ref().is_some_and(|lease| lease.pool.as_deref() == Some(key.1.as_str()))
-    });
+    let leased = seen.customizations.iter().any(|it| it.names_pool(&key.1));
     seen.clusters.is_empty() && seen.namespaces.is_empty() && !leased
 }
 

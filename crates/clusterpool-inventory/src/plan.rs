@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use api_types::hive::EntryStatus;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::decision::{Event, Step, Version, Work};
@@ -110,11 +109,10 @@ impl<'a> Plan<'a> {
     /// entry is stored there may be no room for one: that is not waited for.
     pub(crate) fn is_told(&mut self, cluster: &'a Cluster) -> bool {
         let is_untold = self.uses.by(cluster).is_some_and(|it| {
-            it.now.as_ref().zip(it.before).is_some_and(|(now, before)| {
-                matches!(now.status, EntryStatus::ToBeDeleted | EntryStatus::ToBeUpdated)
-                    && now.cluster.as_ref() == Some(&cluster.name)
-                    && now.status != before.status
-            })
+            it.now
+                .as_ref()
+                .zip(it.before)
+                .is_some_and(|(now, before)| now.gives_up(cluster) && now.status != before.status)
         });
         if is_untold {
             self.again = Some(Duration::ZERO);

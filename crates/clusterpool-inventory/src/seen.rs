@@ -195,6 +195,12 @@ impl Entry {
     pub fn counts(&self, cluster: &str) -> bool {
         self.failure.as_ref().and_then(|it| it.cluster.as_deref()) == Some(cluster)
     }
+
+    /// Whether it says that this cluster, which uses it, goes.
+    pub fn gives_up(&self, cluster: &Cluster) -> bool {
+        matches!(self.status, EntryStatus::ToBeDeleted | EntryStatus::ToBeUpdated)
+            && self.cluster.as_ref() == Some(&cluster.name)
+    }
 }
 
 impl Failure {

@@ -258,9 +258,7 @@ impl<'a> Plan<'a> {
             return Some(1);
         }
         let entry = self.uses.by(cluster)?.now.as_ref()?;
-        let is_user = entry.cluster.as_ref() == Some(&cluster.name);
-        let word = entry.status.as_str();
-        (is_user && (word == "To Be Updated" || word == "To Be Deleted")).then_some(2)
+        entry.gives_up(cluster).then_some(2)
     }
 
     /// Completes as many leases without clusters as are wanted; how many there will be. Where another cluster lives in the
