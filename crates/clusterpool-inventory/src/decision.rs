@@ -5,7 +5,7 @@ use std::time::Duration;
 use controller_kit::engine::{self, Reason as _};
 use k8s_openapi::jiff::Timestamp;
 
-use crate::make;
+use crate::naming;
 use crate::reason::{Pass, Reason};
 use crate::seen::{Claim, Observed, Part, Status};
 
@@ -330,9 +330,9 @@ impl Event {
     /// As people are told of it, on the pool.
     fn told(&self) -> engine::Event {
         // Events of one reason and one action would be taken for one.
-        let action = self.about.as_deref().map_or_else(|| "Decide".to_owned(), make::label);
+        let action = self.about.as_deref().map_or_else(|| "Decide".to_owned(), naming::label);
         let event = engine::Event::new(true, self.reason.as_str(), &action, &self.note);
-        let hourly = self.lasts().then(|| u64::from(make::hash(&self.note)));
+        let hourly = self.lasts().then(|| u64::from(naming::hash(&self.note)));
         engine::Event { hourly, ..event }
     }
 }

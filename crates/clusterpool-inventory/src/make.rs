@@ -8,13 +8,11 @@ use api_types::reference::NamedRef;
 use k8s_openapi::ByteString;
 use kube::ResourceExt as _;
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 
+use crate::naming::{hash, label};
 use crate::platform::Platform;
 use crate::seen::{Observed, Part};
 
-/// What a label may be long.
-const LABEL: usize = 63;
 /// Annotations that say something of one cluster. A pool whose clusters all were given back would make one after the other.
 const MARKS: [&str; 5] = [
     names::hive::REMOVE_FROM_POOL,
@@ -73,29 +71,6 @@ pub fn owner(pool: &ClusterPool) -> String {
 pub fn pool_of(owner: &str) -> Option<(&str, &str, &str)> {
     let mut parts = owner.split('/');
     Some((parts.next()?, parts.next()?, parts.next().unwrap_or_default()))
-}
-
-/// A name as the value of a label: names may be longer.
-pub fn label(name: &str) -> String {
-    if name.len() <= LABEL {
-        return name.to_owned();
-    }
-    let hash = hash(name);
-    // What is told of an entry that cannot be there may be any text.
-    let end = (0..=LABEL - 9).rev().find(|it| name.is_char_boundary(*it)).unwrap_or(0);
-    format!("{}-{hash:08x}", name[..end].trim_end_matches(['-', '.']))
-}
-
-/// The action of an event that is another one for each other note: of one reason and one action the first would stand for
-/// all.
-pub fn action(verb: &str, note: &str) -> String {
-    format!("{verb}-{:08x}", hash(note))
-}
-
-/// A number that tells a text from another one.
-pub fn hash(text: &str) -> u32 {
-    let digest = Sha256::digest(text.as_bytes());
-    digest.iter().take(4).fold(0, |hash, byte| hash << 8 | u32::from(*byte))
 }
 
 /// Name of a cluster's copy of a secret.
@@ -286,24 +261,6 @@ mod tests {
     use api_types::hive::ClusterDeployment;
 
     use super::*;
-
-    #[test]
-    fn a_name_that_is_too_long_for_a_label_is_cut_and_stays_its_own() {
-        let long = "a".repeat(253);
-        let other = format!("{}b", "a".repeat(252));
-        assert!(label(&long).len() <= 63 && label(&long) != label(&other));
-        assert_eq!(label("short"), "short");
-        assert!(label(&"ä語".repeat(40)).len() <= 63);
-    }
-
-    #[test]
-    fn what_is_told_for_another_reason_is_an_event_of_its_own() {
-        let long = "no".repeat(1_000);
-        assert_eq!(action("Write", "no"), action("Write", "no"));
-        assert_ne!(action("Write", "no"), action("Write", &long));
-        // What an event holds.
-        assert!(action("Write", &long).len() <= 128 && action("Write", "").starts_with("Write-"));
-    }
 
     #[test]
     fn an_owner_names_its_pool() {

@@ -10,7 +10,7 @@ use controller_kit::engine::{Error, Event, Reason as _};
 use controller_kit::events::shorten;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::make;
+use crate::naming;
 use crate::patch::Refusal;
 use crate::plan::Plan;
 use crate::reason::{Notice, Reason};
@@ -506,17 +506,17 @@ pub(crate) fn not_patched(cluster: &str, why: &Refusal) -> String {
 pub(crate) fn refused(error: &Error) -> Event {
     let note = error.to_string();
     // It is tried again and again.
-    let hourly = Some(u64::from(make::hash(&note)));
+    let hourly = Some(u64::from(naming::hash(&note)));
     Event {
         hourly,
-        ..Event::new(true, Notice::Refused.as_str(), &make::action("Write", &note), &note)
+        ..Event::new(true, Notice::Refused.as_str(), &naming::action("Write", &note), &note)
     }
 }
 
 /// Patches of a customization were accepted, and mean something else in a pool than their author may think.
 pub(crate) fn adjusted(pool: &str, notes: &str) -> Event {
     let note = format!("In pool {pool}: {notes}");
-    Event::new(true, Notice::PatchAdjusted.as_str(), &make::action("Patch", &note), &note)
+    Event::new(true, Notice::PatchAdjusted.as_str(), &naming::action("Patch", &note), &note)
 }
 
 /// A cluster could not be installed, which costs its entry an attempt.
