@@ -181,10 +181,12 @@ impl Stop {
     }
 }
 
-/// What the steps of a piece of work left so far.
-#[derive(Default)]
-struct Piece {
+/// A piece of work as it is carried out, and what its steps left so far.
+struct Piece<'a> {
+    pass: &'a Pass<'a>,
+    /// The customizations as they are now.
     entries: HashMap<String, ClusterDeploymentCustomization>,
+    /// The versions of the clusters.
     clusters: HashMap<String, String>,
     unpaused: bool,
     /// The version of the pool, if that was written and stays.
@@ -193,7 +195,18 @@ struct Piece {
     wrote: Vec<(Object, String, bool)>,
 }
 
-impl Piece {
+impl<'a> Piece<'a> {
+    fn of(pass: &'a Pass<'a>) -> Self {
+        Self {
+            pass,
+            entries: HashMap::new(),
+            clusters: HashMap::new(),
+            unpaused: false,
+            pool: None,
+            wrote: Vec::new(),
+        }
+    }
+
     fn note(&mut self, object: Object, version: Option<String>, may_go: bool) {
         self.wrote.extend(version.map(|version| (object, version, may_go)));
     }
@@ -252,8 +265,8 @@ impl Pass<'_> {
             std::future::ready(*place < AT_ONCE || start.elapsed() < BEGINNING && !self.is_news())
         };
         let piece = |place: usize| async move {
-            let mut piece = Piece::default();
-            let result = self.carry_out(&work[place], &mut piece).await;
+            let mut piece = Piece::of(self);
+            let result = piece.carry_out(&work[place]).await;
             (&work[place], result, piece)
         };
         let pieces = stream::iter(0..work.len()).take_while(is_next).map(piece);

@@ -54,32 +54,6 @@ impl Pass<'_> {
         made.map(Some).map_err(|why| Stop::refused(text::not_patched(cluster, &why)))
     }
 
-    /// Makes a part of a cluster. One that is there is made from the same, as the namespace says that comes first.
-    pub(super) async fn make(
-        &self,
-        cluster: &str,
-        part: Part,
-        entry: Option<&Version>,
-        piece: &mut Piece,
-    ) -> Result<(), Stop> {
-        let Some(pool) = self.look.pool.as_deref() else { return Err(Stop::SUPERSEDED) };
-        let hive = |kind| GroupVersionKind::gvk("hive.openshift.io", "v1", kind);
-        let secret = GroupVersionKind::gvk("", "v1", "Secret");
-        let (kind, what) = match part {
-            Part::Namespace => return self.make_namespace(pool, cluster, entry, piece).await,
-            Part::InstallConfig => (secret, "make an install config"),
-            Part::PullSecret | Part::Credentials | Part::Certificates => (secret, "copy a secret"),
-            Part::Customization | Part::PoolCustomization => {
-                (hive("ClusterDeploymentCustomization"), "copy a customization")
-            }
-            Part::MachinePool => (hive("MachinePool"), "make a machine pool"),
-        };
-        let object = self.part(pool, cluster, part, entry)?.ok_or(Stop::SUPERSEDED)?;
-        let (client, kind) = (self.client().clone(), ApiResource::from_gvk(&kind));
-        let api: Api<DynamicObject> = Api::namespaced_with(client, cluster, &kind);
-        create(&api, &object, what).await.map(drop)
-    }
-
     /// A part of a cluster beside its namespace, as it is made; nothing where what it is made from is gone.
     fn part(
         &self,
@@ -119,20 +93,65 @@ impl Pass<'_> {
         })
     }
 
-    async fn make_namespace(
+    /// The cluster of this name that is there, if it is of this pool and entry.
+    async fn left_cluster(
         &self,
+        api: &Api<ClusterDeployment>,
+        name: &str,
+        entry: Option<&Version>,
+    ) -> Result<ClusterDeployment, Stop> {
+        let found = found("get a cluster", api.get(name)).await?.ok_or(Error::Superseded)?;
+        let of = found.spec.cluster_pool_ref.as_ref().and_then(|it| it.customization_name());
+        let same_entry = of == entry.map(|it| it.name.as_str());
+        if index::pool_key(&found).as_ref() != Some(self.key) || !same_entry {
+            return Err(Stop::refused(text::foreign(name)));
+        }
+        if found.metadata.deletion_timestamp.is_some() {
+            return Err(Stop::NotYet);
+        }
+        Ok(found)
+    }
+}
+
+impl Piece<'_> {
+    /// Makes a part of a cluster. One that is there is made from the same, as the namespace says that comes first.
+    pub(super) async fn make(
+        &mut self,
+        cluster: &str,
+        part: Part,
+        entry: Option<&Version>,
+    ) -> Result<(), Stop> {
+        let Some(pool) = self.pass.look.pool.as_deref() else { return Err(Stop::SUPERSEDED) };
+        let hive = |kind| GroupVersionKind::gvk("hive.openshift.io", "v1", kind);
+        let secret = GroupVersionKind::gvk("", "v1", "Secret");
+        let (kind, what) = match part {
+            Part::Namespace => return self.make_namespace(pool, cluster, entry).await,
+            Part::InstallConfig => (secret, "make an install config"),
+            Part::PullSecret | Part::Credentials | Part::Certificates => (secret, "copy a secret"),
+            Part::Customization | Part::PoolCustomization => {
+                (hive("ClusterDeploymentCustomization"), "copy a customization")
+            }
+            Part::MachinePool => (hive("MachinePool"), "make a machine pool"),
+        };
+        let object = self.pass.part(pool, cluster, part, entry)?.ok_or(Stop::SUPERSEDED)?;
+        let (client, kind) = (self.pass.client().clone(), ApiResource::from_gvk(&kind));
+        let api: Api<DynamicObject> = Api::namespaced_with(client, cluster, &kind);
+        create(&api, &object, what).await.map(drop)
+    }
+
+    async fn make_namespace(
+        &mut self,
         pool: &ClusterPool,
         cluster: &str,
         entry: Option<&Version>,
-        piece: &mut Piece,
     ) -> Result<(), Stop> {
-        let api: Api<Namespace> = Api::all(self.client().clone());
-        let made_from = make::made_from(&self.look.seen, entry.map(|it| it.version.as_str()));
+        let api: Api<Namespace> = Api::all(self.pass.client().clone());
+        let made_from = make::made_from(&self.pass.look.seen, entry.map(|it| it.version.as_str()));
         let object = make::namespace(pool, cluster, &made_from);
         if let Some(made) = create(&api, &object, "make a namespace").await? {
             // Whoever does not see it yet would begin another cluster beside it.
             let key = (String::new(), cluster.to_owned());
-            piece.note(Object::Namespace(key), made.resource_version(), false);
+            self.note(Object::Namespace(key), made.resource_version(), false);
             return Ok(());
         }
         let found = found("get a namespace", api.get(cluster)).await?;
@@ -152,72 +171,51 @@ impl Pass<'_> {
     }
 
     pub(super) async fn create_cluster(
-        &self,
+        &mut self,
         name: &str,
         entry: Option<&Version>,
         run: Option<bool>,
-        piece: &mut Piece,
     ) -> Result<(), Stop> {
-        let Some(pool) = self.look.pool.as_deref() else { return Err(Stop::SUPERSEDED) };
+        let Some(pool) = self.pass.look.pool.as_deref() else { return Err(Stop::SUPERSEDED) };
         let Some(platform) = Platform::of(&pool.spec) else { return Err(Stop::SUPERSEDED) };
-        let source = self.source(entry)?;
-        let config = self.install_config(pool, name, source.as_deref())?;
+        let source = self.pass.source(entry)?;
+        let config = self.pass.install_config(pool, name, source.as_deref())?;
         let wanted = make::Wanted {
             cluster: name,
             pool_version: &pool_version(&pool.spec).own,
             entry: entry.map(|it| (it.name.as_str(), it.version.as_str())),
             installed_name: config.as_ref().map(|it| it.name.as_str()),
             run,
-            paused: entry.is_some() && self.context.policy.verify_lease,
+            paused: entry.is_some() && self.pass.context.policy.verify_lease,
         };
         let object = make::cluster(pool, platform, &wanted);
-        let api = self.api::<ClusterDeployment>(name);
+        let api = self.pass.api::<ClusterDeployment>(name);
         let made = create(&api, &object, "create a cluster").await?;
         let found = match made {
             Some(made) => made,
-            None => self.left_cluster(&api, name, entry).await?,
+            None => self.pass.left_cluster(&api, name, entry).await?,
         };
-        piece.unpaused = found.annotation(names::ferrite::LEASE_UNVERIFIED).is_none();
+        self.unpaused = found.annotation(names::ferrite::LEASE_UNVERIFIED).is_none();
         let version = found.resource_version().unwrap_or_default();
-        piece.note(Object::Cluster(own(name)), Some(version.clone()), false);
-        piece.clusters.insert(name.to_owned(), version);
+        self.note(Object::Cluster(own(name)), Some(version.clone()), false);
+        self.clusters.insert(name.to_owned(), version);
         Ok(())
     }
 
-    /// The cluster of this name that is there, if it is of this pool and entry.
-    async fn left_cluster(
-        &self,
-        api: &Api<ClusterDeployment>,
-        name: &str,
-        entry: Option<&Version>,
-    ) -> Result<ClusterDeployment, Stop> {
-        let found = found("get a cluster", api.get(name)).await?.ok_or(Error::Superseded)?;
-        let of = found.spec.cluster_pool_ref.as_ref().and_then(|it| it.customization_name());
-        let same_entry = of == entry.map(|it| it.name.as_str());
-        if index::pool_key(&found).as_ref() != Some(self.key) || !same_entry {
-            return Err(Stop::refused(text::foreign(name)));
-        }
-        if found.metadata.deletion_timestamp.is_some() {
-            return Err(Stop::NotYet);
-        }
-        Ok(found)
-    }
-
     pub(super) async fn verify(
-        &self,
+        &mut self,
         cluster: &str,
         entry: &str,
         at: Option<&str>,
-        piece: &mut Piece,
     ) -> Result<(), Stop> {
-        if piece.unpaused {
+        if self.unpaused {
             return Ok(());
         }
-        let api = self.entries();
+        let api = self.entry_api();
         let live = found("get a customization", api.get(entry)).await?;
         let holds = live.is_some_and(|it| {
             it.leased_by() == Some(cluster)
-                && index::leasing_pool(&it) == Some(self.key.1.as_str())
+                && index::leasing_pool(&it) == Some(self.pass.key.1.as_str())
                 && !observe::is_releasing(&it)
         });
         if !holds {
@@ -228,7 +226,7 @@ impl Pass<'_> {
             names::ferrite::LEASE_UNVERIFIED: null,
         });
         let patch = json!({ "metadata": { "annotations": annotations } });
-        self.cluster(cluster, patch, at.unwrap_or_default(), piece).await
+        self.patch_cluster(cluster, patch, at.unwrap_or_default()).await
     }
 }
 

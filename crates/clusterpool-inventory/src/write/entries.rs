@@ -9,16 +9,16 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::steps::{finalizers, is_at};
-use super::{Pass, Piece, Stop, patch_status, written};
+use super::{Piece, Stop, patch_status, written};
 use crate::context::cached;
 use crate::model::Object;
 use crate::seen::Condition as Said;
 use crate::{status, text};
 
-impl Pass<'_> {
+impl Piece<'_> {
     /// The customizations of the pool's namespace.
-    pub(super) fn entries(&self) -> Api<ClusterDeploymentCustomization> {
-        self.api(&self.key.0)
+    pub(super) fn entry_api(&self) -> Api<ClusterDeploymentCustomization> {
+        self.pass.api(&self.pass.key.0)
     }
 
     /// The customization at the version that was decided on, or as an earlier step left it.
@@ -26,84 +26,74 @@ impl Pass<'_> {
         &self,
         name: &str,
         at: &str,
-        piece: &Piece,
     ) -> Result<ClusterDeploymentCustomization, Stop> {
-        if let Some(left) = piece.entries.get(name) {
+        if let Some(left) = self.entries.get(name) {
             return Ok(left.clone());
         }
-        let key = (self.key.0.clone(), name.to_owned());
-        let found = cached(&self.context.caches.customizations, &key);
+        let key = (self.pass.key.0.clone(), name.to_owned());
+        let found = cached(&self.pass.context.caches.customizations, &key);
         let found = found.filter(|it| is_at(&it.metadata, at)).ok_or(Stop::SUPERSEDED)?;
         Ok((*found).clone())
     }
 
     pub(super) async fn entry_finalizer(
-        &self,
+        &mut self,
         name: &str,
         at: &str,
         keep: bool,
-        piece: &mut Piece,
     ) -> Result<(), Stop> {
-        let found = self.entry_at(name, at, piece)?;
+        let found = self.entry_at(name, at)?;
         let mut all = finalizers(&found.metadata, names::hive::LEASE_FINALIZER, keep);
-        let hives = pools_finalizer(&self.key.1);
+        let hives = pools_finalizer(&self.pass.key.1);
         all.retain(|it| *it != hives || it == names::hive::LEASE_FINALIZER);
         let patch = Patch::Merge(json!({
             "metadata": { "resourceVersion": found.metadata.resource_version, "finalizers": all },
         }));
-        let (api, params) = (self.entries(), PatchParams::default());
+        let (api, params) = (self.entry_api(), PatchParams::default());
         let left = written("patch a customization", api.patch(name, &params, &patch)).await?;
-        self.entry_written(left, !keep, piece);
+        self.entry_written(left, !keep);
         Ok(())
     }
 
     /// Says of a lease that it stands, or is about to be released.
-    pub(super) async fn reason(
-        &self,
-        name: &str,
-        reason: &str,
-        at: &str,
-        piece: &mut Piece,
-    ) -> Result<(), Stop> {
-        let found = self.entry_at(name, at, piece)?;
+    pub(super) async fn reason(&mut self, name: &str, reason: &str, at: &str) -> Result<(), Stop> {
+        let found = self.entry_at(name, at)?;
         let Some(cluster) = found.leased_by() else { return Err(Stop::SUPERSEDED) };
         let message = match reason {
             names::hive::REASON_RELEASING => text::releasing(cluster),
-            _ => text::in_use(cluster, &self.key.1),
+            _ => text::in_use(cluster, &self.pass.key.1),
         };
         let said = Said::new("False", reason, message);
-        self.entry_status(&found, &said, json!({}), piece).await
+        self.entry_status(&found, &said, json!({})).await
     }
 
-    /// Gives the customization to a cluster, or to nobody: condition and references in one write.
-    pub(super) async fn lease(
-        &self,
-        name: &str,
-        cluster: Option<&str>,
-        reason: &str,
-        at: &str,
-        piece: &mut Piece,
-    ) -> Result<(), Stop> {
-        let found = self.entry_at(name, at, piece)?;
-        let Some(cluster) = cluster else {
-            let references = json!({ "clusterDeploymentRef": null, "clusterPoolRef": null });
-            let said = Said::new("True", reason, text::FREE.to_owned());
-            return self.entry_status(&found, &said, references, piece).await;
-        };
+    /// Gives the customization to a cluster: condition and references in one write.
+    pub(super) async fn lease(&mut self, name: &str, cluster: &str, at: &str) -> Result<(), Stop> {
+        let found = self.entry_at(name, at)?;
         let references = json!({
             "clusterDeploymentRef": { "name": cluster, "namespace": cluster },
-            "clusterPoolRef": { "name": self.key.1 },
+            "clusterPoolRef": { "name": self.pass.key.1 },
         });
-        let said = Said::new("False", reason, text::in_use(cluster, &self.key.1));
-        self.entry_status(&found, &said, references, piece).await
+        let message = text::in_use(cluster, &self.pass.key.1);
+        let said = Said::new("False", names::hive::REASON_IN_USE, message);
+        self.entry_status(&found, &said, references).await
+    }
+
+    /// Takes it away from the cluster that has it.
+    pub(super) async fn release(
+        &mut self,
+        found: &ClusterDeploymentCustomization,
+    ) -> Result<(), Stop> {
+        let references = json!({ "clusterDeploymentRef": null, "clusterPoolRef": null });
+        let said = Said::new("True", names::hive::CONDITION_AVAILABLE, text::FREE.to_owned());
+        self.entry_status(found, &said, references).await
     }
 
     async fn entry_status(
-        &self,
+        &mut self,
         found: &ClusterDeploymentCustomization,
         said: &Said,
         mut status: Value,
-        piece: &mut Piece,
     ) -> Result<(), Stop> {
         let mut conditions: Vec<Condition> = found.status.clone().unwrap_or_default().conditions;
         // It would stay for ever as Hive's own controller left it, whatever becomes of the entry.
@@ -113,14 +103,14 @@ impl Pass<'_> {
         status["conditions"] = json!(conditions);
         let (name, at) = (found.name_any(), found.resource_version().unwrap_or_default());
         let what = "patch a customization";
-        let left = patch_status(&self.entries(), &name, &at, &status, what).await?;
-        self.entry_written(left, false, piece);
+        let left = patch_status(&self.entry_api(), &name, &at, &status, what).await?;
+        self.entry_written(left, false);
         Ok(())
     }
 
-    fn entry_written(&self, left: ClusterDeploymentCustomization, may_go: bool, piece: &mut Piece) {
-        let key = (self.key.0.clone(), left.name_any());
-        piece.note(Object::Customization(key), left.resource_version(), may_go);
-        piece.entries.insert(left.name_any(), left);
+    fn entry_written(&mut self, left: ClusterDeploymentCustomization, may_go: bool) {
+        let key = (self.pass.key.0.clone(), left.name_any());
+        self.note(Object::Customization(key), left.resource_version(), may_go);
+        self.entries.insert(left.name_any(), left);
     }
 }

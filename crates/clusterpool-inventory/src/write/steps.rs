@@ -11,7 +11,7 @@ use kube::api::{Api, DeleteParams, ListParams, Preconditions};
 use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
 
-use super::{Pass, Piece, Stop, found, patch, patch_status, written};
+use super::{Piece, Stop, found, patch, patch_status, written};
 use crate::context::cached;
 use crate::decision::{Step, Work};
 use crate::index;
@@ -19,58 +19,56 @@ use crate::model::{Key, Object};
 use crate::reason::Reason;
 use crate::{status, text};
 
-impl Pass<'_> {
+impl Piece<'_> {
     /// Carries out a piece of work up to the first step that is not made.
-    pub(super) async fn carry_out(&self, work: &Work, piece: &mut Piece) -> Result<(), Stop> {
+    pub(super) async fn carry_out(&mut self, work: &Work) -> Result<(), Stop> {
         for step in &work.steps {
-            self.step(step, piece).await?;
+            self.step(step).await?;
         }
         Ok(())
     }
 
-    async fn step(&self, step: &Step, piece: &mut Piece) -> Result<(), Stop> {
+    async fn step(&mut self, step: &Step) -> Result<(), Stop> {
         match step {
-            Step::KeepPool { at } => self.pool_finalizer(at, true, piece).await,
+            Step::KeepPool { at } => self.pool_finalizer(at, true).await,
             Step::NoteVersion { note, at } => {
                 let annotations = json!({ names::ferrite::ADOPTED_VERSION: note });
-                self.pool(json!({ "annotations": annotations }), at, false, piece).await
+                self.patch_pool(json!({ "annotations": annotations }), at, false).await
             }
-            Step::LetPoolGo { at } => self.pool_finalizer(at, false, piece).await,
+            Step::LetPoolGo { at } => self.pool_finalizer(at, false).await,
             Step::Assign { claim, cluster, at } => {
-                self.claim(claim, json!({ "namespace": cluster }), at, piece).await
+                self.patch_claim(claim, json!({ "namespace": cluster }), at).await
             }
             Step::Unassign { claim, at } => {
-                self.claim(claim, json!({ "namespace": null }), at, piece).await
+                self.patch_claim(claim, json!({ "namespace": null }), at).await
             }
-            Step::Tell { claim, pending, at } => self.tell(claim, *pending, at, piece).await,
+            Step::Tell { claim, pending, at } => self.tell(claim, *pending, at).await,
             Step::Claim { cluster, claim, since, at } => {
                 let given = Time(given_at(Timestamp::now(), *since));
                 let reference = json!({ "claimName": claim, "claimedTimestamp": given });
                 let spec = json!({ "clusterPoolRef": reference, "powerState": "Running" });
-                self.cluster(cluster, json!({ "spec": spec }), at, piece).await
+                self.patch_cluster(cluster, json!({ "spec": spec }), at).await
             }
-            Step::Confirm { claim, cluster, at } => self.confirm(claim, cluster, at, piece).await,
+            Step::Confirm { claim, cluster, at } => self.confirm(claim, cluster, at).await,
             Step::Power { cluster, run, at } => {
                 let state = if *run { "Running" } else { "Hibernating" };
                 let spec = json!({ "spec": { "powerState": state } });
-                self.cluster(cluster, spec, at, piece).await
+                self.patch_cluster(cluster, spec, at).await
             }
-            Step::KeepEntry { entry, at } => self.entry_finalizer(entry, at, true, piece).await,
-            Step::FreeEntry { entry, at } => self.entry_finalizer(entry, at, false, piece).await,
+            Step::KeepEntry { entry, at } => self.entry_finalizer(entry, at, true).await,
+            Step::FreeEntry { entry, at } => self.entry_finalizer(entry, at, false).await,
             Step::Lease { entry, cluster, prove_living, at } => {
                 if *prove_living && !self.is_living(cluster).await? {
                     return Err(Stop::SUPERSEDED);
                 }
-                self.lease(entry, Some(cluster), names::hive::REASON_IN_USE, at, piece).await
+                self.lease(entry, cluster, at).await
             }
             Step::Announce { entry, at } => {
-                self.reason(entry, names::hive::REASON_RELEASING, at, piece).await
+                self.reason(entry, names::hive::REASON_RELEASING, at).await
             }
-            Step::Retract { entry, at } => {
-                self.reason(entry, names::hive::REASON_IN_USE, at, piece).await
-            }
+            Step::Retract { entry, at } => self.reason(entry, names::hive::REASON_IN_USE, at).await,
             Step::Release { entry, cluster, prove_absent, at } => {
-                let found = self.entry_at(entry, at, piece)?;
+                let found = self.entry_at(entry, at)?;
                 if found.leased_by() != cluster.as_deref() {
                     return Err(Stop::SUPERSEDED);
                 }
@@ -79,113 +77,85 @@ impl Pass<'_> {
                         return Err(Stop::SUPERSEDED);
                     }
                 }
-                self.lease(entry, None, names::hive::CONDITION_AVAILABLE, at, piece).await
+                self.release(&found).await
             }
-            Step::Make { cluster, part, entry } => {
-                self.make(cluster, *part, entry.as_ref(), piece).await
-            }
+            Step::Make { cluster, part, entry } => self.make(cluster, *part, entry.as_ref()).await,
             Step::Create { cluster, entry, run } => {
-                self.create_cluster(cluster, entry.as_ref(), *run, piece).await
+                self.create_cluster(cluster, entry.as_ref(), *run).await
             }
-            Step::Verify { cluster, entry, at } => {
-                self.verify(cluster, entry, at.as_deref(), piece).await
-            }
-            Step::Adopt { cluster, at } => self.cluster_finalizer(cluster, at, true, piece).await,
-            Step::Delete { cluster, uid, at } => self.delete(cluster, uid, at, piece).await,
+            Step::Verify { cluster, entry, at } => self.verify(cluster, entry, at.as_deref()).await,
+            Step::Adopt { cluster, at } => self.cluster_finalizer(cluster, at, true).await,
+            Step::Delete { cluster, uid, at } => self.delete(cluster, uid, at).await,
             Step::LetGo { cluster, entry, at } => {
                 if let Some(entry) = entry {
-                    let api = self.entries();
+                    let api = self.entry_api();
                     let live = found("get a customization", api.get(entry)).await?;
                     // Whatever pool it names: no other one can have made this cluster.
                     if live.is_some_and(|it| it.leased_by() == Some(cluster)) {
                         return Err(Stop::SUPERSEDED);
                     }
                 }
-                self.cluster_finalizer(cluster, at, false, piece).await
+                self.cluster_finalizer(cluster, at, false).await
             }
             Step::RemoveNamespace { name, uid } => self.remove_namespace(name, uid).await,
         }
     }
 
-    async fn pool_finalizer(&self, at: &str, keep: bool, piece: &mut Piece) -> Result<(), Stop> {
-        let Some(pool) = &self.look.pool else { return Err(Stop::SUPERSEDED) };
+    async fn pool_finalizer(&mut self, at: &str, keep: bool) -> Result<(), Stop> {
+        let Some(pool) = &self.pass.look.pool else { return Err(Stop::SUPERSEDED) };
         let all = finalizers(&pool.metadata, names::hive::POOL_FINALIZER, keep);
-        self.pool(json!({ "finalizers": all }), at, !keep, piece).await
+        self.patch_pool(json!({ "finalizers": all }), at, !keep).await
     }
 
     /// Patches the pool's metadata at the version that was decided on.
-    async fn pool(
-        &self,
-        metadata: Value,
-        at: &str,
-        may_go: bool,
-        piece: &mut Piece,
-    ) -> Result<(), Stop> {
+    async fn patch_pool(&mut self, metadata: Value, at: &str, may_go: bool) -> Result<(), Stop> {
         let change = json!({ "metadata": metadata });
-        let pools = self.api::<ClusterPool>(&self.key.0);
-        let version = patch(&pools, &self.key.1, at, change, "patch a pool").await?;
+        let pools = self.pass.api::<ClusterPool>(&self.pass.key.0);
+        let version = patch(&pools, &self.pass.key.1, at, change, "patch a pool").await?;
         if may_go {
-            piece.note(Object::Pool(self.key.clone()), version, true);
+            self.note(Object::Pool(self.pass.key.clone()), version, true);
         } else {
-            piece.pool = version;
+            self.pool = version;
         }
         Ok(())
     }
 
-    fn claims(&self) -> Api<ClusterClaim> {
-        self.api(&self.key.0)
+    fn claim_api(&self) -> Api<ClusterClaim> {
+        self.pass.api(&self.pass.key.0)
     }
 
-    async fn claim(
-        &self,
-        name: &str,
-        spec: Value,
-        at: &str,
-        piece: &mut Piece,
-    ) -> Result<(), Stop> {
+    async fn patch_claim(&mut self, name: &str, spec: Value, at: &str) -> Result<(), Stop> {
         let change = json!({ "spec": spec });
-        let version = patch(&self.claims(), name, at, change, "patch a claim").await?;
-        let key = (self.key.0.clone(), name.to_owned());
-        piece.note(Object::Claim(key), version, false);
+        let version = patch(&self.claim_api(), name, at, change, "patch a claim").await?;
+        let key = (self.pass.key.0.clone(), name.to_owned());
+        self.note(Object::Claim(key), version, false);
         Ok(())
     }
 
     /// Marks a cluster whose claim went while it was given to it: Hive marks what is of a claim with its finalizer only, and
     /// sees no cluster of a claim before that names it.
-    async fn confirm(
-        &self,
-        claim: &str,
-        cluster: &str,
-        at: &str,
-        piece: &mut Piece,
-    ) -> Result<(), Stop> {
-        let live = found("get a claim", self.claims().get_metadata(claim)).await?;
+    async fn confirm(&mut self, claim: &str, cluster: &str, at: &str) -> Result<(), Stop> {
+        let live = found("get a claim", self.claim_api().get_metadata(claim)).await?;
         if live.is_some_and(|it| it.metadata.deletion_timestamp.is_none()) {
             return Ok(());
         }
         let annotations = json!({ names::hive::REMOVE_FROM_POOL: "true" });
         let mark = json!({ "metadata": { "annotations": annotations } });
-        self.cluster(cluster, mark, at, piece).await
+        self.patch_cluster(cluster, mark, at).await
     }
 
-    async fn tell(
-        &self,
-        name: &str,
-        reason: Reason,
-        at: &str,
-        piece: &mut Piece,
-    ) -> Result<(), Stop> {
-        let key = (self.key.0.clone(), name.to_owned());
-        let claim = cached(&self.context.caches.claims, &key);
+    async fn tell(&mut self, name: &str, reason: Reason, at: &str) -> Result<(), Stop> {
+        let key = (self.pass.key.0.clone(), name.to_owned());
+        let claim = cached(&self.pass.context.caches.claims, &key);
         let Some(claim) = claim.filter(|it| is_at(&it.metadata, at)) else {
             return Err(Stop::SUPERSEDED);
         };
         let mut conditions = claim.status.clone().unwrap_or_default().conditions;
-        let said = text::pending(reason, &self.key.1);
+        let said = text::pending(reason, &self.pass.key.1);
         status::say(&mut conditions, names::hive::CONDITION_PENDING, &said, Timestamp::now(), true);
         let (status, what) = (json!({ "conditions": conditions }), "patch a claim's status");
-        let written = patch_status(&self.claims(), name, at, &status, what).await?;
-        piece.note(Object::Claim(key), written.metadata.resource_version, false);
+        let written = patch_status(&self.claim_api(), name, at, &status, what).await?;
+        self.note(Object::Claim(key), written.metadata.resource_version, false);
         Ok(())
     }
 
@@ -194,7 +164,7 @@ impl Pass<'_> {
         &self,
         (namespace, name): &Key,
     ) -> Result<Option<PartialObjectMeta<ClusterDeployment>>, Error> {
-        let clusters = self.api::<ClusterDeployment>(namespace);
+        let clusters = self.pass.api::<ClusterDeployment>(namespace);
         found("get a cluster", clusters.get_metadata(name)).await
     }
 
@@ -204,30 +174,23 @@ impl Pass<'_> {
     }
 
     /// Patches a cluster at the version that was decided on, or that an earlier step left.
-    pub(super) async fn cluster(
-        &self,
+    pub(super) async fn patch_cluster(
+        &mut self,
         name: &str,
         change: Value,
         at: &str,
-        piece: &mut Piece,
     ) -> Result<(), Stop> {
-        let at = piece.clusters.get(name).map_or(at, String::as_str);
+        let at = self.clusters.get(name).map_or(at, String::as_str);
         let lets_go = change["metadata"]["finalizers"].is_array();
-        let clusters = self.api::<ClusterDeployment>(name);
+        let clusters = self.pass.api::<ClusterDeployment>(name);
         let version = patch(&clusters, name, at, change, "patch a cluster").await?;
-        piece.clusters.insert(name.to_owned(), version.clone().unwrap_or_default());
-        piece.note(Object::Cluster(own(name)), version, lets_go);
+        self.clusters.insert(name.to_owned(), version.clone().unwrap_or_default());
+        self.note(Object::Cluster(own(name)), version, lets_go);
         Ok(())
     }
 
-    async fn cluster_finalizer(
-        &self,
-        name: &str,
-        at: &str,
-        keep: bool,
-        piece: &mut Piece,
-    ) -> Result<(), Stop> {
-        let cluster = cached(&self.context.caches.clusters, &own(name));
+    async fn cluster_finalizer(&mut self, name: &str, at: &str, keep: bool) -> Result<(), Stop> {
+        let cluster = cached(&self.pass.context.caches.clusters, &own(name));
         let Some(cluster) = cluster.filter(|it| is_at(&it.metadata, at)) else {
             return Err(Stop::SUPERSEDED);
         };
@@ -235,32 +198,33 @@ impl Pass<'_> {
         if !keep && !all.is_empty() {
             return Err(Stop::SUPERSEDED);
         }
-        self.cluster(name, json!({ "metadata": { "finalizers": all } }), at, piece).await
+        self.patch_cluster(name, json!({ "metadata": { "finalizers": all } }), at).await
     }
 
-    async fn delete(&self, name: &str, uid: &str, at: &str, piece: &mut Piece) -> Result<(), Stop> {
+    async fn delete(&mut self, name: &str, uid: &str, at: &str) -> Result<(), Stop> {
         let preconditions =
             Preconditions { uid: Some(uid.to_owned()), resource_version: Some(at.to_owned()) };
         let params = DeleteParams::default().preconditions(preconditions);
-        let clusters = self.api::<ClusterDeployment>(name);
+        let clusters = self.pass.api::<ClusterDeployment>(name);
         let deleted = written("delete a cluster", clusters.delete(name, &params)).await?;
         // One that is still there carries a newer version.
         if let Some(left) = deleted.left() {
-            piece.note(Object::Cluster(own(name)), left.metadata.resource_version, true);
+            self.note(Object::Cluster(own(name)), left.metadata.resource_version, true);
         }
         Ok(())
     }
 
     async fn remove_namespace(&self, name: &str, uid: &str) -> Result<(), Stop> {
         // Whoever made the cluster that lives there: its namespace would take it along.
-        let (clusters, one) = (self.api::<ClusterDeployment>(name), ListParams::default().limit(1));
+        let (clusters, one) =
+            (self.pass.api::<ClusterDeployment>(name), ListParams::default().limit(1));
         let live = asked("list the clusters of a namespace", clusters.list_metadata(&one)).await?;
         if !live.items.is_empty() {
             return Err(Stop::SUPERSEDED);
         }
         let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
         let params = DeleteParams::default().preconditions(preconditions);
-        let api: Api<Namespace> = Api::all(self.client().clone());
+        let api: Api<Namespace> = Api::all(self.pass.client().clone());
         written("delete a namespace", api.delete(name, &params)).await?;
         Ok(())
     }
