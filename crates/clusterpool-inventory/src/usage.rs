@@ -10,7 +10,7 @@
 //! The lease of a cluster that is there is released only when nobody else keeps that cluster any
 //! more, and before our own finalizer goes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use api_types::hive::EntryStatus;
 use controller_kit::engine::Reason as _;
@@ -28,10 +28,8 @@ const LONGEST_FAILURE: usize = 1_000;
 
 /// The entries of a pool, and those of its namespace that it has nothing to do with.
 pub(crate) struct Uses<'a> {
-    /// In the order of their names.
-    all: Vec<Use<'a>>,
-    /// Where each of them stands: a rule asks for the entries of a thousand clusters.
-    places: HashMap<&'a str, usize>,
+    /// By their names.
+    all: BTreeMap<&'a str, Use<'a>>,
     clusters: HashMap<&'a str, &'a Cluster>,
     /// Entries by their clusters, where only the lease knows of it.
     unsaid: HashMap<&'a str, &'a str>,
@@ -61,8 +59,7 @@ pub(crate) struct Use<'a> {
 impl<'a> Uses<'a> {
     pub(crate) fn of(seen: &'a Observed, policy: &Policy, now: Timestamp) -> Self {
         let clusters = seen.clusters.iter().map(|it| (it.name.as_str(), it)).collect();
-        let (places, unsaid) = (HashMap::new(), HashMap::new());
-        let mut uses = Self { all: Vec::new(), places, clusters, unsaid };
+        let mut uses = Self { all: BTreeMap::new(), clusters, unsaid: HashMap::new() };
         for it in &seen.customizations {
             let held = held(it, &seen.pool.name, &uses.clusters);
             if let Held::Ours(cluster) = held
@@ -85,37 +82,30 @@ impl<'a> Uses<'a> {
                 uses.named(name).users.push(cluster);
             }
         }
-        for entry in &mut uses.all {
+        for entry in uses.all.values_mut() {
             entry.users.sort_by_key(|it| (it.unverified, it.created, it.name.as_str()));
             entry.now = entry.state(seen, policy, now);
         }
-        uses.all.sort_by_key(|it| it.name);
-        uses.places = uses.all.iter().enumerate().map(|(place, it)| (it.name, place)).collect();
         uses
     }
 
     fn named(&mut self, name: &'a str) -> &mut Use<'a> {
-        let next = self.all.len();
-        let place = *self.places.entry(name).or_insert(next);
-        if place == next {
-            self.all.push(Use { name, ..Use::default() });
-        }
-        &mut self.all[place]
+        self.all.entry(name).or_insert_with(|| Use { name, ..Use::default() })
     }
 
     /// An entry.
     pub(crate) fn get(&self, name: &str) -> Option<&Use<'a>> {
-        self.all.get(*self.places.get(name)?)
+        self.all.get(name)
     }
 
     /// All of them that are there.
     pub(crate) fn there(&self) -> impl Iterator<Item = (&Use<'a>, &'a Customization)> {
-        self.all.iter().filter_map(|it| Some((it, it.customization?)))
+        self.all.values().filter_map(|it| Some((it, it.customization?)))
     }
 
     /// What the new status says of each that is listed or used.
     pub(crate) fn states(&self) -> impl Iterator<Item = (&Use<'a>, &Entry)> {
-        self.all.iter().filter_map(|it| Some((it, it.now.as_ref()?)))
+        self.all.values().filter_map(|it| Some((it, it.now.as_ref()?)))
     }
 
     /// A cluster of the pool.
