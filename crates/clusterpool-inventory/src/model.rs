@@ -114,12 +114,30 @@ pub enum Object {
     Namespace(Key),
 }
 
+/// Which pool it is, and what is wanted of it: the same as long as only its status, finalizers and notes change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wish {
+    uid: Option<String>,
+    generation: Option<i64>,
+    deleting: bool,
+}
+
+impl Wish {
+    /// What its metadata say; nothing is wanted of one that is gone.
+    pub fn of(pool: Option<&ObjectMeta>) -> Self {
+        pool.map_or_else(Self::default, |it| Self {
+            uid: it.uid.clone(),
+            generation: it.generation,
+            deleting: it.deletion_timestamp.is_some(),
+        })
+    }
+}
+
 /// A look at a pool and what it refers to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Looked {
     when: Instant,
-    uid: Option<String>,
-    generation: Option<i64>,
+    wish: Wish,
     /// Its resourceVersion then, or the one that our own writes made of that.
     pub version: Option<String>,
 }
@@ -129,52 +147,41 @@ impl Looked {
     pub fn at(pool: &ClusterPool) -> Self {
         Self {
             when: Instant::now(),
-            uid: pool.metadata.uid.clone(),
-            generation: pool.metadata.generation,
+            wish: Wish::of(Some(&pool.metadata)),
             version: pool.metadata.resource_version.clone(),
         }
     }
 
     /// For how long it still counts as just done, if it does.
     pub fn left(&self, pool: &ClusterPool) -> Option<Duration> {
-        let is_same = self.uid == pool.metadata.uid && self.generation == pool.metadata.generation;
+        let is_same = self.wish == Wish::of(Some(&pool.metadata));
         let left = LOOK_COUNTS.checked_sub(self.when.elapsed());
         left.filter(|left| is_same && !left.is_zero())
     }
 }
 
-/// The pool as the API server knows it: which one it is, what is wanted of it, and when a controller of Hive last wrote to it.
+/// The pool as the API server knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LivePool {
-    uid: Option<String>,
-    generation: Option<i64>,
-    deleting: bool,
+    wish: Wish,
     /// When Hive's own controller of pools wrote last.
     pub rival: Option<Timestamp>,
 }
 
 impl LivePool {
     /// What its metadata say.
-    pub fn of(found: ObjectMeta) -> Self {
+    pub fn of(found: &ObjectMeta) -> Self {
         let managers = found.managed_fields.iter().flatten();
         let rival = managers
             .filter(|it| it.manager.as_deref() == Some(names::hive::POOL_CONTROLLER))
             .filter_map(|it| it.time.as_ref().map(|time| time.0))
             .max();
-        Self {
-            uid: found.uid,
-            generation: found.generation,
-            deleting: found.deletion_timestamp.is_some(),
-            rival,
-        }
+        Self { wish: Wish::of(Some(found)), rival }
     }
 
     /// Whether it is the pool that was decided about and wants what that wanted: a cache may be far behind.
     pub fn is_as_seen(&self, pool: Option<&ClusterPool>) -> bool {
-        let seen = pool.map(|it| &it.metadata);
-        self.uid.as_ref() == seen.and_then(|it| it.uid.as_ref())
-            && self.generation == seen.and_then(|it| it.generation)
-            && self.deleting == seen.is_some_and(|it| it.deletion_timestamp.is_some())
+        self.wish == Wish::of(pool.map(|it| &it.metadata))
     }
 }
 
@@ -246,7 +253,7 @@ mod tests {
         };
         let mut pool = ClusterPool::new("ns", "pool", ClusterPoolSpec::default());
         pool.metadata = of(&[]);
-        let is_as_seen = |changed: &[_]| LivePool::of(of(changed)).is_as_seen(Some(&pool));
+        let is_as_seen = |changed: &[_]| LivePool::of(&of(changed)).is_as_seen(Some(&pool));
         assert!(is_as_seen(&[]) && LivePool::default().is_as_seen(None));
         // A status, or a finalizer.
         assert!(is_as_seen(&[("resourceVersion", json!("8"))]));
@@ -254,7 +261,8 @@ mod tests {
         assert!(!is_as_seen(&[("uid", json!("v"))]));
         assert!(!is_as_seen(&[("deletionTimestamp", json!("2026-01-01T00:00:00Z"))]));
         assert!(
-            !LivePool::default().is_as_seen(Some(&pool)) && !LivePool::of(of(&[])).is_as_seen(None)
+            !LivePool::default().is_as_seen(Some(&pool))
+                && !LivePool::of(&of(&[])).is_as_seen(None)
         );
     }
 }

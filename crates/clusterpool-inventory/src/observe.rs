@@ -122,7 +122,7 @@ pub async fn live_pool(client: &Client, key: &Key, memory: &mut Memory) -> Resul
     let api: Api<ClusterPool> = Api::namespaced(client.clone(), &key.0);
     let found = async { unless_gone(api.get_metadata(&key.1).await) };
     let found = asked("get a ClusterPool", found).await?;
-    let live = found.map(|it| LivePool::of(it.metadata)).unwrap_or_default();
+    let live = found.map(|it| LivePool::of(&it.metadata)).unwrap_or_default();
     memory.live = Some((began, live.clone()));
     Ok(live)
 }

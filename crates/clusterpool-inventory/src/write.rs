@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use crate::access::Change;
 use crate::context::{Context, cached};
 use crate::decision::{Step, Work};
-use crate::model::{Efforts, Key, LivePool, Look, Memory, Object, Write};
+use crate::model::{Efforts, Key, LivePool, Look, Memory, Object, Wish, Write};
 use crate::observe::live_pool;
 use crate::seen::{Refusal, Status};
 use crate::{status, text, trial};
@@ -294,9 +294,9 @@ impl Pass<'_> {
     /// Whether there is something that is not to wait for all of the work: a claim that came or went, or another wish for
     /// the pool.
     fn is_news(&self) -> bool {
-        let wish = |it: &ClusterPool| (it.metadata.uid.clone(), it.metadata.generation);
+        let wish = |it: Option<&ClusterPool>| Wish::of(it.map(|it| &it.metadata));
         let now = cached(&self.context.caches.pools, self.key);
-        now.as_deref().map(wish) != self.look.pool.as_deref().map(wish)
+        wish(now.as_deref()) != wish(self.look.pool.as_deref())
             || self.context.index.with(|index| index.claims.count(self.key))
                 != self.look.seen.claims.len()
     }
