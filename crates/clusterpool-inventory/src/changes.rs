@@ -13,7 +13,7 @@ use kube::ResourceExt as _;
 
 use crate::access;
 use crate::context::{Context, cached, key_of};
-use crate::index::{all_in, holders, named, owner_of, pool_key};
+use crate::index::{all_in, has_finalizer, holders, named, owner_of, pool_key};
 use crate::model::Key;
 use crate::seen::Listed;
 
@@ -63,8 +63,8 @@ impl Context {
             let users = index.users.of(&key).filter_map(|it| cached(&self.caches.clusters, it));
             concerned.extend(users.filter_map(|it| pool_key(&it)).filter(|it| it.0 == key.0));
             // One that nobody needs and that has our finalizer is let go in the name of no pool.
-            let ours = |it: &String| it == names::hive::LEASE_FINALIZER;
-            if concerned.is_empty() && now.is_some_and(|it| it.finalizers().iter().any(ours)) {
+            let is_kept = now.is_some_and(|it| has_finalizer(&*it, names::hive::LEASE_FINALIZER));
+            if concerned.is_empty() && is_kept {
                 concerned.insert(all_in(&key.0));
             }
             concerned

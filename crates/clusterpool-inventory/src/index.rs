@@ -9,7 +9,7 @@ use api_types::hive::{
 use api_types::name::is_name;
 use api_types::names;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::ResourceExt as _;
+use kube::{Resource, ResourceExt as _};
 
 use crate::make::pool_of;
 
@@ -178,26 +178,33 @@ impl Index {
             return Vec::new();
         };
         let pools: Vec<Key> = holders(found).map(|it| (entry.0.clone(), it.to_owned())).collect();
-        let ours = |it: &String| it == names::hive::LEASE_FINALIZER;
-        let is_nobodys =
-            pools.is_empty() && !self.lists.has(entry) && found.finalizers().iter().any(ours);
+        let is_nobodys = pools.is_empty()
+            && !self.lists.has(entry)
+            && has_finalizer(&**found, names::hive::LEASE_FINALIZER);
         if is_nobodys { vec![all_in(&entry.0)] } else { pools }
     }
 
     /// Whether something of a pool carries a mark of ours, and be it that the pool itself is to go: what was begun is ended
     /// here.
     pub fn has_of_ours(&self, key: &Key, pool: Option<&ClusterPool>) -> bool {
-        let ours = |it: &String| it == names::hive::INVENTORY_FINALIZER;
         let left = || pool.is_none() && (self.leases.has(key) || key.1.is_empty());
         let goes = |it: &ClusterPool| {
             it.metadata.deletion_timestamp.is_some()
-                && it.finalizers().iter().any(|it| it == names::hive::POOL_FINALIZER)
+                && has_finalizer(it, names::hive::POOL_FINALIZER)
         };
         self.namespaces.has(key)
             || left()
             || pool.is_some_and(goes)
-            || self.clusters.kept(key).any(|it| it.finalizers().iter().any(ours))
+            || self
+                .clusters
+                .kept(key)
+                .any(|it| has_finalizer(&**it, names::hive::INVENTORY_FINALIZER))
     }
+}
+
+/// Whether an object has this finalizer.
+pub fn has_finalizer(object: &impl Resource, finalizer: &str) -> bool {
+    object.finalizers().iter().any(|it| it == finalizer)
 }
 
 /// The group of all objects of a namespace.

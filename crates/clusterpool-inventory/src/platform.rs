@@ -143,15 +143,10 @@ impl<'a> Platform<'a> {
         }))
     }
 
-    /// Whether a machine pool is made on this platform.
-    pub fn has_workers(&self) -> bool {
-        self.workers("", &Value::Null).is_some()
-    }
-
     /// Whether clusters of this spec get a machine pool.
     pub fn makes_workers(spec: &ClusterPoolSpec) -> bool {
         spec.skip_machine_pools != Some(true)
-            && Platform::of(spec).is_some_and(|it| it.has_workers())
+            && Platform::of(spec).is_some_and(|it| it.workers("", &Value::Null).is_some())
     }
 
     /// An install config where the pool names no template; or what has to be done because there can be none.
@@ -281,7 +276,7 @@ mod tests {
         let own = platform.for_cluster("a-creds", "a-certs");
         assert_eq!(own["openstack"]["credentialsSecretRef"]["name"], "a-creds");
         assert_eq!(own["openstack"]["cloud"], "c");
-        assert!(!platform.hibernates() && platform.has_workers());
+        assert!(!platform.hibernates() && Platform::makes_workers(&spec));
     }
 
     #[test]

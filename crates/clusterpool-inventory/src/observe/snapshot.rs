@@ -15,7 +15,7 @@ use super::entries::{lease, version};
 use super::unread::{broken_clusters, strangers, unread};
 use super::views::{claim, cluster, created, hives_words, resume_timeout, view};
 use crate::context::{Caches, cached};
-use crate::index::{Index, all_in, is_one, named, owner_of, pool_key};
+use crate::index::{Index, all_in, has_finalizer, is_one, named, owner_of, pool_key};
 use crate::make::Materials;
 use crate::model::{Efforts, Key, Learned};
 use crate::naming::trial_name;
@@ -267,8 +267,8 @@ impl About<'_> {
             at: it.resource_version().unwrap_or_default(),
             version: version(it),
             deleting: it.metadata.deletion_timestamp.is_some(),
-            kept: it.finalizers().iter().any(|it| it == names::hive::LEASE_FINALIZER),
-            kept_by_hive: it.finalizers().contains(&pools_finalizer(&self.known.key.1)),
+            kept: has_finalizer(it, names::hive::LEASE_FINALIZER),
+            kept_by_hive: has_finalizer(it, &pools_finalizer(&self.known.key.1)),
             lease,
             others,
             listed_elsewhere: self.is_listed_elsewhere(&entry),

@@ -14,6 +14,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt as _};
 
 use super::snapshot::Known;
+use crate::index::has_finalizer;
 use crate::make::name_in;
 use crate::platform::Platform;
 use crate::pool_version::{PoolVersion, pool_version};
@@ -72,7 +73,7 @@ pub(super) fn view(pool: &ClusterPool, known: &Known<'_>) -> Pool {
         at: pool.resource_version().unwrap_or_default(),
         deleting: pool.metadata.deletion_timestamp.is_some(),
         absent: false,
-        kept: pool.finalizers().iter().any(|it| it == names::hive::POOL_FINALIZER),
+        kept: has_finalizer(pool, names::hive::POOL_FINALIZER),
         listed,
         size,
         running: if hibernates { count(spec.running_count).unwrap_or(0) } else { size },
@@ -148,7 +149,7 @@ pub(super) fn cluster(
         created: created(it),
         deleting: it.metadata.deletion_timestamp.is_some(),
         hangs,
-        kept: it.finalizers().iter().any(|it| it == names::hive::INVENTORY_FINALIZER),
+        kept: has_finalizer(it, names::hive::INVENTORY_FINALIZER),
         kept_by_others: it.finalizers().iter().any(|it| it != names::hive::INVENTORY_FINALIZER),
         entry: reference.and_then(|it| it.customization_name()).map(str::to_owned),
         entry_version: noted(names::ferrite::CUSTOMIZATION_VERSION),
