@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::naming;
 use crate::reason::{Pass, Reason};
-use crate::seen::{Claim, Observed, Part, Status};
+use crate::seen::{Claim, Customization, Observed, Part, Status};
 
 /// What to do about a pool, and why.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -290,6 +290,16 @@ pub enum Step {
 }
 
 impl Step {
+    /// Releases a customization, which this cluster must have.
+    pub(crate) fn release(
+        entry: &Customization,
+        cluster: Option<&str>,
+        prove_absent: bool,
+    ) -> Self {
+        let cluster = cluster.map(str::to_owned);
+        Self::Release { entry: entry.name.clone(), cluster, prove_absent, at: entry.at.clone() }
+    }
+
     /// Whether it writes the pool.
     pub fn is_on_pool(&self) -> bool {
         matches!(self, Self::KeepPool { .. } | Self::NoteVersion { .. } | Self::LetPoolGo { .. })

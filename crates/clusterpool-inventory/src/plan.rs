@@ -228,17 +228,11 @@ impl<'a> Plan<'a> {
 
     /// The steps that release a lease whose cluster is missing.
     pub(crate) fn abandoning(&self, entry: &Customization, cluster: &str) -> Vec<Step> {
-        let (name, at) = (&entry.name, &entry.at);
         let mut steps = Vec::new();
         if !entry.is_announced() {
-            steps.push(Step::Announce { entry: name.clone(), at: at.clone() });
+            steps.push(Step::Announce { entry: entry.name.clone(), at: entry.at.clone() });
         }
-        steps.push(Step::Release {
-            entry: name.clone(),
-            cluster: Some(cluster.to_owned()),
-            prove_absent: true,
-            at: at.clone(),
-        });
+        steps.push(Step::release(entry, Some(cluster), true));
         let left = self.seen.namespaces.iter().find(|it| it.name == cluster && !it.deleting);
         steps.extend(
             left.map(|it| Step::RemoveNamespace { name: it.name.clone(), uid: it.uid.clone() }),

@@ -21,12 +21,9 @@ pub(super) fn release(plan: &mut Plan<'_>) {
             at: cluster.at.clone(),
         };
         let entry = plan.uses.by(cluster).filter(|it| it.is_held_by(cluster));
-        let release = entry.and_then(|it| it.customization).map(|entry| Step::Release {
-            entry: entry.name.clone(),
-            cluster: Some(cluster.name.clone()),
-            prove_absent: false,
-            at: entry.at.clone(),
-        });
+        let release = entry
+            .and_then(|it| it.customization)
+            .map(|entry| Step::release(entry, Some(&cluster.name), false));
         let steps: Vec<Step> = release.into_iter().chain([let_go]).collect();
         plan.push(Reason::Released, steps);
     }
@@ -35,63 +32,17 @@ pub(super) fn release(plan: &mut Plan<'_>) {
 pub(super) fn put_leases_right(plan: &mut Plan<'_>) {
     let (seen, uses) = (plan.seen, plan.uses);
     for (it, entry) in uses.there() {
-        let named = || (entry.name.clone(), entry.at.clone());
-        let release = |cluster: Option<&str>| {
-            let (entry, at) = named();
-            let cluster = cluster.map(str::to_owned);
-            Step::Release { entry, cluster, prove_absent: false, at }
-        };
         match it.held {
-            // Whoever lost its lease gets it back, the oldest where there are several, as long as no other pool has
-            // the entry and nobody who leaves is still at it.
-            Held::Free | Held::Torn => {
-                let first = it.living().find(|it| !plan.is_once_more(it));
-                let left = it.users.iter().all(|it| !it.deleting || !it.is_live());
-                match first {
-                    Some(cluster) if entry.others.is_empty() => {
-                        if left && !entry.deleting {
-                            let steps = Plan::leasing(entry, &cluster.name, true);
-                            plan.push(Reason::LeaseRepaired, steps);
-                        }
-                        plan.end_double_use(it, Some(&cluster.name));
-                    }
-                    Some(cluster) => {
-                        let note =
-                            text::used_by_others(&entry.name, &cluster.name, &entry.others[0]);
-                        plan.event(Reason::DoubleUse, &entry.name, note);
-                    }
-                    None if left
-                        && it.held == Held::Torn
-                        && entry.others.is_empty()
-                        && plan.frees(it, entry) =>
-                    {
-                        plan.push(Reason::LeaseAbandoned, [release(None)]);
-                    }
-                    None => {}
-                }
-            }
+            Held::Free | Held::Torn => plan.give_back(it, entry),
             Held::Ours(holder) => {
-                let is_whole = entry.is_whole(&seen.pool.name);
-                let may_lease = entry.others.is_empty() && !entry.deleting;
-                if !is_whole && may_lease && !holder.deleting {
-                    // Others would take it for free, or for nobody knows whose.
-                    let steps = Plan::leasing(entry, &holder.name, true);
-                    plan.push(Reason::LeaseRepaired, steps);
-                } else if entry.is_announced() && !holder.deleting {
-                    let (entry, at) = named();
-                    let retract = Step::Retract { entry, at };
-                    plan.push(Reason::LeaseRepaired, [retract]);
-                } else if (!entry.kept || entry.kept_by_hive) && !entry.deleting && !holder.deleting
-                {
-                    // A lease of Hive's own controller, or one that somebody took our finalizer off.
-                    let (entry, at) = named();
-                    let keep = Step::KeepEntry { entry, at };
-                    plan.push(Reason::LeaseRepaired, [keep]);
+                if !holder.deleting {
+                    plan.complete_lease(entry, holder);
                 }
                 plan.end_double_use(it, Some(&holder.name));
             }
             Held::Mistaken(cluster) => {
-                plan.push(Reason::LeaseAbandoned, [release(Some(cluster))]);
+                let step = Step::release(entry, Some(cluster), false);
+                plan.push(Reason::LeaseAbandoned, [step]);
             }
             Held::Orphaned(cluster)
                 if entry.others.is_empty() && plan.frees_of_nobody(it, entry) =>
@@ -144,6 +95,49 @@ pub(super) fn verify(plan: &mut Plan<'_>) {
 }
 
 impl<'a> Plan<'a> {
+    /// An entry that nobody has by its lease. Whoever lost its lease gets it back, the oldest where there are several, as
+    /// long as no other pool has the entry and nobody who leaves is still at it.
+    fn give_back(&mut self, it: &Use<'a>, entry: &Customization) {
+        let first = it.living().find(|it| !self.is_once_more(it));
+        let left = it.users.iter().all(|it| !it.deleting || !it.is_live());
+        match first {
+            Some(cluster) if entry.others.is_empty() => {
+                if left && !entry.deleting {
+                    let steps = Self::leasing(entry, &cluster.name, true);
+                    self.push(Reason::LeaseRepaired, steps);
+                }
+                self.end_double_use(it, Some(&cluster.name));
+            }
+            Some(cluster) => {
+                let note = text::used_by_others(&entry.name, &cluster.name, &entry.others[0]);
+                self.event(Reason::DoubleUse, &entry.name, note);
+            }
+            None => {
+                let is_nobodys = left && it.held == Held::Torn && entry.others.is_empty();
+                if is_nobodys && self.frees(it, entry) {
+                    self.push(Reason::LeaseAbandoned, [Step::release(entry, None, false)]);
+                }
+            }
+        }
+    }
+
+    /// A lease of a cluster that stays: what is lacking of it is written.
+    fn complete_lease(&mut self, entry: &Customization, holder: &Cluster) {
+        let may_lease = entry.others.is_empty() && !entry.deleting;
+        if !entry.is_whole(&self.seen.pool.name) && may_lease {
+            // Others would take it for free, or for nobody knows whose.
+            let steps = Self::leasing(entry, &holder.name, true);
+            self.push(Reason::LeaseRepaired, steps);
+        } else if entry.is_announced() {
+            let (entry, at) = (entry.name.clone(), entry.at.clone());
+            self.push(Reason::LeaseRepaired, [Step::Retract { entry, at }]);
+        } else if (!entry.kept || entry.kept_by_hive) && !entry.deleting {
+            // A lease of Hive's own controller, or one that somebody took our finalizer off.
+            let (entry, at) = (entry.name.clone(), entry.at.clone());
+            self.push(Reason::LeaseRepaired, [Step::KeepEntry { entry, at }]);
+        }
+    }
+
     /// Whether a lease of nothing on the entry is this pool's to end: the pool lists it, or none does, and a finalizer keeps
     /// it.
     fn frees(&self, it: &Use<'_>, entry: &Customization) -> bool {
