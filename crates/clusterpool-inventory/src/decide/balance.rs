@@ -336,60 +336,69 @@ impl<'a> Plan<'a> {
 
     /// Adds clusters as far as all limits allow; how many.
     fn add(&mut self, lacking: usize, halves: usize) -> usize {
-        let seen = self.seen;
-        let pool = &seen.pool;
+        let (seen, pool) = (self.seen, &self.seen.pool);
         if lacking == 0 || !seen.missing.is_empty() {
             return 0;
         }
-        let room = pool
-            .max_size
-            .map_or(usize::MAX, |most| most.saturating_sub(seen.clusters.len() + halves));
+        let there = seen.clusters.len() + halves;
+        let room = pool.max_size.map_or(usize::MAX, |most| most.saturating_sub(there));
         let wanted = lacking.min(room);
-        let most = wanted.min(self.budget).min(BEGUN.saturating_sub(self.begun.len()));
-        let mut added = 0;
-        match &pool.listed {
-            Listed::Empty | Listed::Unreadable(_) => {}
-            Listed::Nothing => {
-                self.held_up |= wanted > self.budget;
-                self.goes_on |= wanted.min(self.budget) > most;
-                let taken = |name: &str| {
-                    self.uses.cluster(name).is_some()
-                        || seen.taken.contains(name)
-                        || seen.namespaces.iter().any(|it| it.name == name)
-                };
-                // What was begun is completed first: whatever refuses a cluster would get one namespace after another.
-                let begun = seen.namespaces.iter().filter(|it| self.is_begun(it));
-                let new = (0..most + seen.namespaces.len() + seen.taken.len())
-                    .map(|it| cluster_name(&pool.name, &[&pool.uid, &pool.at, &it.to_string()]))
-                    .filter(|name| !taken(name));
-                let names: Vec<String> =
-                    begun.map(|it| it.name.clone()).chain(new).take(most).collect();
-                for name in names {
-                    let steps = self.creation(&name, None);
-                    self.push(Reason::Added, steps);
-                    added += 1;
-                }
-            }
-            Listed::Entries(_) => {
-                let mut usable: Vec<&Use<'_>> = self.usable().collect();
-                // One that fails would be tried again and again before one that may not.
-                usable.sort_by_key(|it| it.failure().is_some());
-                usable.truncate(wanted);
-                // Where no entry is left, it is not the limit that stops the pool.
-                self.held_up |= usable.len() > self.budget;
-                self.goes_on |= usable.len().min(self.budget) > most;
-                usable.truncate(most);
-                for entry in usable.into_iter().filter_map(|it| it.customization) {
-                    let state = [pool.uid.as_str(), &entry.version, &entry.at];
-                    let Some(cluster) = self.free_name(&entry.name, state) else { continue };
-                    let mut steps = Self::leasing(entry, &cluster, false);
-                    steps.extend(self.creation(&cluster, Some(entry)));
-                    self.push(Reason::Added, steps);
-                    added += 1;
-                }
-            }
-        }
+        let added = match &pool.listed {
+            Listed::Empty | Listed::Unreadable(_) => 0,
+            Listed::Nothing => self.add_without_entries(wanted),
+            Listed::Entries(_) => self.add_from_entries(wanted),
+        };
         self.budget -= added;
+        added
+    }
+
+    /// How many of the clusters that can be made are begun in this pass.
+    fn begin(&mut self, wanted: usize) -> usize {
+        let allowed = wanted.min(self.budget);
+        let most = allowed.min(BEGUN.saturating_sub(self.begun.len()));
+        self.held_up |= wanted > self.budget;
+        self.goes_on |= allowed > most;
+        most
+    }
+
+    fn add_without_entries(&mut self, wanted: usize) -> usize {
+        let (seen, pool) = (self.seen, &self.seen.pool);
+        let most = self.begin(wanted);
+        let is_free = |name: &String| {
+            self.uses.cluster(name).is_none()
+                && !seen.taken.contains(name)
+                && !seen.namespaces.iter().any(|it| it.name == *name)
+        };
+        // What was begun is completed first: whatever refuses a cluster would get one namespace after another.
+        let begun = seen.namespaces.iter().filter(|it| self.is_begun(it));
+        let new = (0..most + seen.namespaces.len() + seen.taken.len())
+            .map(|it| cluster_name(&pool.name, &[&pool.uid, &pool.at, &it.to_string()]))
+            .filter(is_free);
+        let names: Vec<String> = begun.map(|it| it.name.clone()).chain(new).take(most).collect();
+        for name in &names {
+            let steps = self.creation(name, None);
+            self.push(Reason::Added, steps);
+        }
+        names.len()
+    }
+
+    fn add_from_entries(&mut self, wanted: usize) -> usize {
+        let pool = &self.seen.pool;
+        let mut usable: Vec<&Use<'_>> = self.usable().collect();
+        // One that fails would be tried again and again before one that may not.
+        usable.sort_by_key(|it| it.failure().is_some());
+        usable.truncate(wanted);
+        // Where no entry is left, it is not the limit that stops the pool.
+        usable.truncate(self.begin(usable.len()));
+        let mut added = 0;
+        for entry in usable.into_iter().filter_map(|it| it.customization) {
+            let state = [pool.uid.as_str(), &entry.version, &entry.at];
+            let Some(cluster) = self.free_name(&entry.name, state) else { continue };
+            let mut steps = Self::leasing(entry, &cluster, false);
+            steps.extend(self.creation(&cluster, Some(entry)));
+            self.push(Reason::Added, steps);
+            added += 1;
+        }
         added
     }
 
