@@ -13,11 +13,8 @@ use crate::seen::{Claim, Cluster};
 const UNTOLD: &str = "Initialized";
 
 pub(super) fn serve_claims(plan: &mut Plan<'_>) {
-    if plan.seen.pool.deleting {
-        return;
-    }
     let seen = plan.seen;
-    if seen.claims.is_empty() {
+    if seen.pool.deleting || seen.claims.is_empty() {
         return;
     }
     let mut ready: Vec<&Cluster> = seen
@@ -31,23 +28,8 @@ pub(super) fn serve_claims(plan: &mut Plan<'_>) {
     claims.sort_by_key(|it| (it.created, it.name.as_str()));
     // What was begun is ended first, so that nobody else gets the cluster.
     for claim in &claims {
-        let Some(name) = claim.cluster.as_deref() else { continue };
-        let found = plan.uses.cluster(name);
-        match found {
-            Some(it) if it.claim.as_ref() == Some(&claim.name) => {}
-            Some(it)
-                if it.is_unclaimed()
-                    && !plan.gone.contains(name)
-                    && plan.given.insert(&it.name) =>
-            {
-                plan.push(Reason::Claimed, claim_steps(it, claim));
-            }
-            Some(_) => {
-                let (claim, at) = (claim.name.clone(), claim.at.clone());
-                plan.push(Reason::AssignmentConflict, [Step::Unassign { claim, at }]);
-            }
-            // It was the claim's and is gone: Hive says so on the claim, and its user has to know.
-            None => {}
+        if let Some(name) = claim.cluster.as_deref() {
+            plan.end_assignment(claim, name);
         }
     }
     let by_name: HashMap<&str, &Claim> = claims.iter().map(|it| (it.name.as_str(), *it)).collect();
@@ -61,15 +43,7 @@ pub(super) fn serve_claims(plan: &mut Plan<'_>) {
     }
     for claim in claims {
         if let Some(name) = claim.cluster.as_deref() {
-            let has = |it: &Cluster| it.claim.as_ref() == Some(&claim.name);
-            let waits = [Reason::NoClusters, Reason::NoPool, Reason::PoolDeleted];
-            let is_untold = claim
-                .pending
-                .as_deref()
-                .is_none_or(|told| told == UNTOLD || waits.iter().any(|it| it.as_str() == told));
-            if plan.uses.cluster(name).is_some_and(has) && is_untold {
-                plan.tell(claim, Reason::ClusterAssigned);
-            }
+            plan.tell_assigned(claim, name);
             continue;
         }
         let assign = |cluster: &Cluster| Step::Assign {
@@ -98,6 +72,39 @@ pub(super) fn serve_claims(plan: &mut Plan<'_>) {
 }
 
 impl Plan<'_> {
+    /// A claim that names a cluster: that is given to it, unless it cannot have it.
+    fn end_assignment(&mut self, claim: &Claim, name: &str) {
+        match self.uses.cluster(name) {
+            Some(it) if it.claim.as_ref() == Some(&claim.name) => {}
+            Some(it)
+                if it.is_unclaimed()
+                    && !self.gone.contains(name)
+                    && self.given.insert(&it.name) =>
+            {
+                self.push(Reason::Claimed, claim_steps(it, claim));
+            }
+            Some(_) => {
+                let (claim, at) = (claim.name.clone(), claim.at.clone());
+                self.push(Reason::AssignmentConflict, [Step::Unassign { claim, at }]);
+            }
+            // It was the claim's and is gone: Hive says so on the claim, and its user has to know.
+            None => {}
+        }
+    }
+
+    /// A claim that has its cluster, and still says that it waits for one.
+    fn tell_assigned(&mut self, claim: &Claim, name: &str) {
+        let has = |it: &Cluster| it.claim.as_ref() == Some(&claim.name);
+        let waits = [Reason::NoClusters, Reason::NoPool, Reason::PoolDeleted];
+        let is_untold = claim
+            .pending
+            .as_deref()
+            .is_none_or(|told| told == UNTOLD || waits.iter().any(|it| it.as_str() == told));
+        if self.uses.cluster(name).is_some_and(has) && is_untold {
+            self.tell(claim, Reason::ClusterAssigned);
+        }
+    }
+
     fn tell(&mut self, claim: &Claim, why: Reason) {
         let step = Step::Tell { claim: claim.name.clone(), pending: why, at: claim.at.clone() };
         self.push(why, [step]);
