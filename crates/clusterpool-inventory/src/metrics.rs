@@ -318,7 +318,6 @@ fn state(it: &Cluster) -> &'static str {
 /// How many clusters of the pool are of each of [`KINDS`].
 fn kinds(seen: &Observed) -> [usize; 8] {
     let count = |is: &dyn Fn(&Cluster) -> bool| seen.clusters.iter().filter(|it| is(it)).count();
-    let is_whole = |it: &Cluster| it.is_unclaimed() && !it.is_broken();
     let is_current = |it: &Cluster| {
         it.pool_version.as_deref().is_some_and(|version| seen.pool.version.accepts(version))
     };
@@ -327,8 +326,8 @@ fn kinds(seen: &Observed) -> [usize; 8] {
         count(&|it| it.claim.is_some()),
         count(&|it| it.deleting),
         count(&Cluster::is_installing),
-        count(&is_whole),
-        count(&|it| is_whole(it) && it.installed && !it.is_ready()),
+        count(&Cluster::is_whole),
+        count(&Cluster::is_standby),
         count(&|it| it.is_unclaimed() && !is_current(it)),
         count(&|it| it.is_unclaimed() && it.is_broken()),
     ]
@@ -353,8 +352,7 @@ fn short(seen: &Observed) -> usize {
     if seen.pool.deleting || !told.is_some_and(waits) {
         return 0;
     }
-    let of_use =
-        seen.clusters.iter().filter(|it| it.is_unclaimed() && it.installed && !it.is_broken());
+    let of_use = seen.clusters.iter().filter(|it| it.is_whole() && it.installed);
     let installing = under_way().filter(|it| !it.deleting);
     seen.pool.size.saturating_sub(of_use.count() + installing.count())
 }

@@ -413,18 +413,24 @@ impl Cluster {
             && self.claimed.is_none_or(|given| given >= claim.created)
     }
 
+    /// Whether nobody has it and it is or will be of use.
+    pub fn is_whole(&self) -> bool {
+        self.is_unclaimed() && !self.is_broken()
+    }
+
     /// Whether it is on its way to be of use.
     pub fn is_installing(&self) -> bool {
-        self.is_unclaimed() && !self.installed && !self.is_broken()
+        self.is_whole() && !self.installed
     }
 
     /// Whether a claim can have it.
     pub fn is_ready(&self) -> bool {
-        self.is_unclaimed()
-            && self.installed
-            && self.running
-            && !self.is_broken()
-            && !self.unverified
+        self.is_whole() && self.installed && self.running && !self.unverified
+    }
+
+    /// Whether it is installed, and no claim can have it yet.
+    pub fn is_standby(&self) -> bool {
+        self.is_whole() && self.installed && !self.is_ready()
     }
 }
 

@@ -20,7 +20,7 @@ use crate::usage::Use;
 /// The status that the pool should have, if it is another than it has.
 pub(crate) fn wanted(plan: &Plan<'_>) -> Option<Status> {
     let seen = plan.seen;
-    let unclaimed = || seen.clusters.iter().filter(|it| it.is_unclaimed());
+    let count = |is: fn(&Cluster) -> bool| seen.clusters.iter().filter(|it| is(it)).count();
     let mut conditions = plan.seen.pool.status.conditions.clone();
     conditions.remove(CONDITION_SOLE_CONTROLLER);
     let mut say = |kind: &str, (status, reason, message): text::Said| {
@@ -42,8 +42,8 @@ pub(crate) fn wanted(plan: &Plan<'_>) -> Option<Status> {
     } else {
         conditions.remove(names::CONDITION_INVENTORY_VALID);
     }
-    let (size, ready) = (unclaimed().count(), unclaimed().filter(|it| it.is_ready()).count());
-    let standby = unclaimed().filter(|it| is_standby(it)).count();
+    let (size, ready) = (count(Cluster::is_unclaimed), count(Cluster::is_ready));
+    let standby = count(Cluster::is_standby);
     let before = &seen.pool.status;
     let is_same = before.inventory.len() == plan.uses.states().count()
         && plan.uses.states().all(|(it, now)| it.before == Some(now))
@@ -63,10 +63,6 @@ pub(crate) fn refused(seen: &Observed) -> Status {
     let condition = Condition::new("False", Reason::HiveControllerActive.as_str(), why);
     status.conditions.insert(CONDITION_SOLE_CONTROLLER.to_owned(), condition);
     status
-}
-
-fn is_standby(cluster: &Cluster) -> bool {
-    cluster.installed && !cluster.is_broken() && !cluster.is_ready()
 }
 
 /// Puts a condition into a list. Where nothing but the time would change, nothing does.
