@@ -1,6 +1,6 @@
 //! What the passes are about: what one sees, what it writes, and what it tells the next. The page to read first.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -78,7 +78,7 @@ pub struct Memory {
 #[derive(Debug, Default, PartialEq)]
 pub struct Learned {
     /// The patches that were tried, by customization.
-    pub trials: HashMap<String, Trial>,
+    pub trials: BTreeMap<String, Trial>,
     /// Clusters that were seen, as long as they or their namespaces are there.
     pub met: BTreeSet<String>,
 }

@@ -1,7 +1,6 @@
 //! Patches, tried before a cluster is wanted, and what their authors have to know.
 
-use std::collections::{BTreeMap, HashMap};
-use std::hash::BuildHasher;
+use std::collections::BTreeMap;
 
 use crate::patch::{InstallConfig, Refusal};
 use crate::seen::{Entry, Status};
@@ -67,8 +66,8 @@ impl Trial {
 
 /// The notes to tell now, by customization, each once: `stored` is the status that was just stored in place of the entries
 /// `before`.
-pub fn news<S: BuildHasher>(
-    trials: &mut HashMap<String, Trial, S>,
+pub fn news(
+    trials: &mut BTreeMap<String, Trial>,
     before: &BTreeMap<String, Entry>,
     stored: Option<&Status>,
 ) -> BTreeMap<String, String> {
@@ -107,8 +106,8 @@ mod tests {
         BTreeMap::from([("a".to_owned(), entry)])
     }
 
-    fn of(trial: Trial) -> HashMap<String, Trial> {
-        HashMap::from([("a".to_owned(), trial)])
+    fn of(trial: Trial) -> BTreeMap<String, Trial> {
+        BTreeMap::from([("a".to_owned(), trial)])
     }
 
     #[test]
@@ -133,7 +132,7 @@ mod tests {
     #[test]
     fn notes_that_come_with_a_template_are_told_although_the_version_is_stored() {
         let before = inventory("1");
-        let tell = |trials: &mut HashMap<String, Trial>| news(trials, &before, None);
+        let tell = |trials: &mut BTreeMap<String, Trial>| news(trials, &before, None);
         // There was none to try the patches with.
         let mut trials = of(Trial::new("1", 7, Ok(config(&["x"])), Some(&Trial::default())));
         assert_eq!(tell(&mut trials).len(), 1);

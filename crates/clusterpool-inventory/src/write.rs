@@ -5,7 +5,7 @@ mod build;
 mod entries;
 mod steps;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
@@ -329,7 +329,7 @@ impl Pass<'_> {
     /// thing. On the customization, since a pool's events of one reason would be taken for one.
     fn notes(&self, memory: &mut Memory, stored: Option<&Status>) -> Vec<(ObjectReference, Event)> {
         let before = &self.look.seen.pool.status.inventory;
-        let news: BTreeMap<_, _> = trial::news(&mut memory.learned.trials, before, stored);
+        let news = trial::news(&mut memory.learned.trials, before, stored);
         let caches = &self.context.caches;
         let told = |(name, notes): (String, String)| {
             let found = cached(&caches.customizations, &(self.key.0.clone(), name))?;
@@ -454,11 +454,6 @@ where
 {
     let patch = json!({ "metadata": { "resourceVersion": at }, "status": status });
     written(what, api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch))).await
-}
-
-fn decoded<K: DeserializeOwned>(object: &Value, what: &'static str) -> Result<K, Error> {
-    serde_json::from_value(object.clone())
-        .map_err(|error| Error::Api { what, source: Box::new(kube::Error::SerdeError(error)) })
 }
 
 #[cfg(test)]

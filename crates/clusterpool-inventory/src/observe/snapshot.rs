@@ -1,6 +1,6 @@
 //! A snapshot of one pool from the caches.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use api_types::hive::{
@@ -154,7 +154,7 @@ fn namespaces(
 }
 
 /// The customizations of the pool's namespace that can be read.
-fn customizations(about: &About<'_>, trials: &mut HashMap<String, Trial>) -> Vec<Customization> {
+fn customizations(about: &About<'_>, trials: &mut BTreeMap<String, Trial>) -> Vec<Customization> {
     let listed: HashSet<&str> = about.pool.listed.names().iter().map(String::as_str).collect();
     trials.retain(|name, _| listed.contains(name.as_str()));
     let all = about.known.index.customizations.kept(&all_in(&about.known.key.0));
@@ -319,7 +319,7 @@ impl About<'_> {
         &self,
         it: &ClusterDeploymentCustomization,
         version: &str,
-        trials: &mut HashMap<String, Trial>,
+        trials: &mut BTreeMap<String, Trial>,
     ) -> Option<String> {
         let materials = self.known.materials;
         let name = it.metadata.name.as_deref().unwrap_or_default();

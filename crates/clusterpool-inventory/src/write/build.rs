@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::steps::own;
-use super::{Pass, Piece, Stop, decoded, found};
+use super::{Pass, Piece, Stop, found};
 use crate::context::cached;
 use crate::decision::Version;
 use crate::model::Object;
@@ -239,7 +239,8 @@ pub(super) async fn create<K>(
 where
     K: Clone + std::fmt::Debug + DeserializeOwned + Serialize,
 {
-    let object: K = decoded(object, what)?;
+    let object: K = serde_json::from_value(object.clone())
+        .map_err(|error| Error::Api { what, source: Box::new(kube::Error::SerdeError(error)) })?;
     let request = async {
         match api.create(&PostParams::default(), &object).await {
             Ok(made) => Ok(Ok(Some(made))),
