@@ -9,7 +9,7 @@ use api_types::hive::{
 use api_types::names;
 use clusterpool_inventory::context::Caches;
 use clusterpool_inventory::decide::decide;
-use clusterpool_inventory::index::{Index, all_in};
+use clusterpool_inventory::index::{Index, all_in, key_in};
 use clusterpool_inventory::make::Materials;
 use clusterpool_inventory::model::{Efforts, Key, Learned};
 use clusterpool_inventory::observe::{Known, observe};
@@ -18,7 +18,6 @@ use controller_kit::watch::Undecodable;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kube::ResourceExt as _;
 use kube::runtime::reflector::Store;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::Event;
@@ -30,7 +29,7 @@ const PASSES: u32 = 200;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let clusters: usize = std::env::args().nth(1).ok_or("usage: pass <clusters>")?.parse()?;
-    let key: Key = ("pools".to_owned(), "pool".to_owned());
+    let key: Key = key_in("pools", "pool");
     let (stores, index) = full(&key, clusters)?;
     let policy = Policy::default();
     let config = json!({
@@ -79,8 +78,8 @@ fn full(key: &Key, clusters: usize) -> Result<(Caches, Index), serde_json::Error
     let mut entries: Vec<Value> = Vec::new();
     let mut namespaces: Vec<Value> = Vec::new();
     let mut states = BTreeMap::new();
-    index.pools.put(key, [all_in(&key.0)]);
-    index.lists.put(key, (0..clusters).map(|it| (key.0.clone(), entry(it))));
+    index.pools.put(key, [all_in(&key.namespace)]);
+    index.lists.put(key, (0..clusters).map(|it| key_in(&key.namespace, &entry(it))));
     for number in 0..clusters {
         let (cluster, entry) = (name(number), entry(number));
         let version = format!("1-uid-{entry}");
@@ -88,7 +87,7 @@ fn full(key: &Key, clusters: usize) -> Result<(Caches, Index), serde_json::Error
             json!({
                 "name": name, "namespace": namespace, "uid": format!("uid-{name}"), "generation": 1,
                 "resourceVersion": "7", "creationTimestamp": Time(Timestamp::now()),
-                "labels": { "hive.openshift.io/clusterpool-name": key.1 },
+                "labels": { "hive.openshift.io/clusterpool-name": key.name },
             })
         };
         let mut of_cluster = metadata(&cluster, Some(&cluster));
@@ -104,13 +103,13 @@ fn full(key: &Key, clusters: usize) -> Result<(Caches, Index), serde_json::Error
                 // Half of them are on their way, as on the bench all are.
                 "installed": number % 2 == 0,
                 "clusterPoolRef": {
-                    "namespace": key.0, "poolName": key.1,
+                    "namespace": key.namespace, "poolName": key.name,
                     "clusterDeploymentCustomization": { "name": entry },
                 },
             },
             "status": { "powerState": "Running", "conditions": [] },
         }));
-        let mut of_entry = metadata(&entry, Some(&key.0));
+        let mut of_entry = metadata(&entry, Some(&key.namespace));
         of_entry["finalizers"] = json!(["hive.openshift.io/inventory-lease"]);
         entries.push(json!({
             "metadata": of_entry,
@@ -119,13 +118,12 @@ fn full(key: &Key, clusters: usize) -> Result<(Caches, Index), serde_json::Error
             ]},
             "status": {
                 "clusterDeploymentRef": { "name": cluster, "namespace": cluster },
-                "clusterPoolRef": { "name": key.1 },
+                "clusterPoolRef": { "name": key.name },
                 "conditions": [{ "type": "Available", "status": "False", "reason": "InUse" }],
             },
         }));
         let mut of_namespace = metadata(&cluster, None);
-        of_namespace["annotations"] =
-            json!({ names::ferrite::POOL_OWNER: format!("{}/{}/uid-pool", key.0, key.1) });
+        of_namespace["annotations"] = json!({ names::ferrite::POOL_OWNER: format!("{}/{}/uid-pool", key.namespace, key.name) });
         namespaces.push(json!({ "metadata": of_namespace }));
         let state = EntryState {
             version: Some(version),
@@ -134,17 +132,17 @@ fn full(key: &Key, clusters: usize) -> Result<(Caches, Index), serde_json::Error
             cluster_deployment_ref: serde_json::from_value(json!({ "name": cluster })).ok(),
             ..EntryState::default()
         };
-        let of_entry = (key.0.clone(), entry.clone());
+        let of_entry = key_in(&key.namespace, &entry);
         states.insert(entry, state);
-        let of_cluster = (cluster.clone(), cluster.clone());
+        let of_cluster = key_in(&cluster, &cluster);
         index.users.put(&of_cluster, [of_entry.clone()]);
-        index.namespaces.put(&(String::new(), cluster), [key.clone()]);
+        index.namespaces.put(&key_in("", &cluster), [key.clone()]);
         index.leases.put(&of_entry, [key.clone()]);
     }
     let names: Vec<Value> = (0..clusters).map(|it| json!({ "name": entry(it) })).collect();
     let mut pool: ClusterPool = serde_json::from_value(json!({
         "metadata": {
-            "name": key.1, "namespace": key.0, "uid": "uid-pool", "resourceVersion": "9",
+            "name": key.name, "namespace": key.namespace, "uid": "uid-pool", "resourceVersion": "9",
             "finalizers": ["hive.openshift.io/clusters"],
         },
         "spec": {
@@ -164,11 +162,11 @@ fn full(key: &Key, clusters: usize) -> Result<(Caches, Index), serde_json::Error
     }
     let clusters = read::<ClusterDeployment>(made)?;
     for it in clusters.state() {
-        index.clusters.keep(&(it.name_any(), it.name_any()), [(key.clone(), it)]);
+        index.clusters.keep(&Key::of(&*it), [(key.clone(), it)]);
     }
     let customizations = read::<ClusterDeploymentCustomization>(entries)?;
     for it in customizations.state() {
-        index.customizations.keep(&(key.0.clone(), it.name_any()), [(all_in(&key.0), it)]);
+        index.customizations.keep(&Key::of(&*it), [(all_in(&key.namespace), it)]);
     }
     let stores = Caches {
         pools: store(vec![pool]),

@@ -12,31 +12,31 @@ use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::ResourceExt as _;
 
 use crate::access;
-use crate::context::{Context, cached, key_of};
-use crate::index::{all_in, has_finalizer, holders, named, owner_of, pool_key};
+use crate::context::{Context, cached};
+use crate::index::{all_in, has_finalizer, holders, key_in, named, owner_of, pool_key};
 use crate::model::Key;
 use crate::seen::Listed;
 
 impl Context {
     /// A pool appeared, changed or went.
     pub fn pool_changed(&self, changed: &ClusterPool) {
-        let key = key_of(changed);
+        let key = Key::of(changed);
         let now = cached(&self.caches.pools, &key);
         let concerned = self.index.with(|index| {
-            let was_there = index.pools.of(&all_in(&key.0)).any(|it| *it == key);
-            index.pools.put(&key, now.iter().map(|_| all_in(&key.0)));
+            let was_there = index.pools.of(&all_in(&key.namespace)).any(|it| *it == key);
+            index.pools.put(&key, now.iter().map(|_| all_in(&key.namespace)));
             let listed = now.as_ref().map(|it| Listed::of(&it.spec)).unwrap_or_default();
-            let entries = listed.names().iter().map(|name| (key.0.clone(), name.clone()));
+            let entries = listed.names().iter().map(|name| key_in(&key.namespace, name));
             let touched = index.lists.put(&key, entries);
             let mut concerned: BTreeSet<Key> =
                 touched.iter().flat_map(|entry| index.lists.of(entry)).cloned().collect();
             // Whether a pool is there decides about the leases that name it.
             if was_there != now.is_some() {
-                concerned.extend(index.pools.of(&all_in(&key.0)).cloned());
+                concerned.extend(index.pools.of(&all_in(&key.namespace)).cloned());
             }
             // What it listed may be nobody's now.
             if was_there && now.is_none() {
-                concerned.insert(all_in(&key.0));
+                concerned.insert(all_in(&key.namespace));
             }
             concerned.remove(&key);
             concerned
@@ -50,22 +50,26 @@ impl Context {
 
     /// A customization appeared, changed or went.
     pub fn entry_changed(&self, changed: &ClusterDeploymentCustomization) {
-        let key = key_of(changed);
+        let key = Key::of(changed);
         let now = cached(&self.caches.customizations, &key);
         let concerned = self.index.with(|index| {
-            index.customizations.keep(&key, now.iter().map(|it| (all_in(&key.0), it.clone())));
+            index
+                .customizations
+                .keep(&key, now.iter().map(|it| (all_in(&key.namespace), it.clone())));
             let pools = now.iter().flat_map(|it| holders(it));
-            let pools = pools.map(|it| (key.0.clone(), it.to_owned()));
+            let pools = pools.map(|it| key_in(&key.namespace, it));
             let holders = index.leases.put(&key, pools);
             index.named.put(&key, now.iter().flat_map(|it| named(it)));
             let mut concerned: BTreeSet<Key> = index.lists.of(&key).cloned().collect();
             concerned.extend(holders);
             let users = index.users.of(&key).filter_map(|it| cached(&self.caches.clusters, it));
-            concerned.extend(users.filter_map(|it| pool_key(&it)).filter(|it| it.0 == key.0));
+            concerned.extend(
+                users.filter_map(|it| pool_key(&it)).filter(|it| it.namespace == key.namespace),
+            );
             // One that nobody needs and that has our finalizer is let go in the name of no pool.
             let is_kept = now.is_some_and(|it| has_finalizer(&*it, names::hive::LEASE_FINALIZER));
             if concerned.is_empty() && is_kept {
-                concerned.insert(all_in(&key.0));
+                concerned.insert(all_in(&key.namespace));
             }
             concerned
         });
@@ -80,37 +84,36 @@ impl Context {
 
     /// A cluster appeared, changed or went.
     pub fn cluster_changed(&self, changed: &ClusterDeployment) {
-        let key = key_of(changed);
+        let key = Key::of(changed);
         let now = cached(&self.caches.clusters, &key);
         self.wake(self.index.with(|index| index.put_cluster(&key, now)));
     }
 
     /// A claim appeared, changed or went.
     pub fn claim_changed(&self, changed: &ClusterClaim) {
-        let key = key_of(changed);
+        let key = Key::of(changed);
         let now = cached(&self.caches.claims, &key);
-        let pool = now.map(|it| (key.0.clone(), it.spec.cluster_pool_name.clone()));
+        let pool = now.map(|it| key_in(&key.namespace, &it.spec.cluster_pool_name));
         // Also for a pool that never was: the claim says so.
         self.wake(self.index.with(|index| index.claims.put(&key, pool)));
     }
 
     /// The namespace of a cluster appeared, changed or went.
     pub fn namespace_changed(&self, changed: &Namespace) {
-        let key = key_of(changed);
+        let key = Key::of(changed);
         let now = cached(&self.caches.namespaces, &key);
-        let pool = now.and_then(|it| {
-            owner_of(&it).map(|(namespace, name, _)| (namespace.to_owned(), name.to_owned()))
-        });
+        let pool =
+            now.and_then(|it| owner_of(&it).map(|(namespace, name, _)| key_in(namespace, name)));
         self.wake(self.index.with(|index| index.namespaces.put(&key, pool)));
     }
 
     /// A role binding appeared, changed or went.
     pub fn binding_changed(&self, changed: &RoleBinding) {
-        let key = key_of(changed);
+        let key = Key::of(changed);
         let now = cached(&self.caches.bindings, &key);
         let is_admins = now.is_some_and(|it| access::is_admins(&it));
         let concerned = self.index.with(|index| {
-            let touched = index.admins.put(&key, is_admins.then(|| all_in(&key.0)));
+            let touched = index.admins.put(&key, is_admins.then(|| all_in(&key.namespace)));
             let pools = touched.iter().flat_map(|namespace| index.pools.of(namespace));
             pools.cloned().collect::<Vec<_>>()
         });

@@ -73,14 +73,8 @@ pub fn cached<K>(store: &Store<K>, key: &Key) -> Option<Arc<K>>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
-    let reference = ObjectRef::new(&key.1);
-    store.get(&if key.0.is_empty() { reference } else { reference.within(&key.0) })
-}
-
-/// Namespace and name.
-pub fn key_of(object: &impl Resource) -> Key {
-    let meta = object.meta();
-    (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
+    let reference = ObjectRef::new(&key.name);
+    store.get(&if key.namespace.is_empty() { reference } else { reference.within(&key.namespace) })
 }
 
 impl Caches {
@@ -106,7 +100,7 @@ impl Context {
     /// Every pool that there is, and those that are gone, as long as something may be left of them.
     pub fn known(&self) -> BTreeSet<Key> {
         let mut keys = self.index.with(|index| index.pools_with_something());
-        keys.extend(self.caches.pools.state().iter().map(|it| key_of(&**it)));
+        keys.extend(self.caches.pools.state().iter().map(|it| Key::of(&**it)));
         keys.retain(|key| self.is_here(key));
         keys
     }
@@ -115,7 +109,7 @@ impl Context {
     /// because it is not seen here.
     fn is_here(&self, pool: &Key) -> bool {
         let ours = &self.kit.config.namespaces;
-        ours.is_empty() || ours.contains(&pool.0)
+        ours.is_empty() || ours.contains(&pool.namespace)
     }
 
     /// Has these pools looked at, also those that are gone.

@@ -17,7 +17,6 @@ use k8s_openapi::api::core::v1::{Namespace, ObjectReference};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource as _;
-use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 
 use crate::context::{Caches, Context, cached};
@@ -98,8 +97,11 @@ async fn complain(context: &Context, broken: &[Undecodable]) -> Infallible {
     loop {
         tokio::time::sleep(COMPLAINED_EVERY).await;
         for it in complaints.tell(&context.kit, broken).await {
-            let named = (it.object.namespace, it.object.name);
-            context.entry_broke(&(named.0.unwrap_or_default(), named.1.unwrap_or_default()));
+            let (namespace, name) = (it.object.namespace, it.object.name);
+            context.entry_broke(&Key {
+                namespace: namespace.unwrap_or_default(),
+                name: name.unwrap_or_default(),
+            });
         }
     }
 }
@@ -120,7 +122,7 @@ impl Controller for Context {
     }
 
     fn object(&self, key: &Key) -> ObjectReference {
-        ObjectRef::<ClusterPool>::new(&key.1).within(&key.0).into()
+        key.reference::<ClusterPool>(&())
     }
 
     /// There is nobody to be told where the pool is gone.

@@ -13,8 +13,8 @@ use kube::{Resource, ResourceExt as _};
 
 use crate::make::pool_of;
 
-/// Namespace and name.
-pub type Key = (String, String);
+/// Namespace and name; of an object without a namespace that is empty.
+pub use controller_kit::engine::ObjectKey as Key;
 
 /// Which groups objects are in, and which objects a group has, with what is kept of each of them there.
 pub struct Groups<T = ()> {
@@ -153,7 +153,7 @@ impl Index {
         let pool = now.as_ref().and_then(|it| pool_key(it));
         let entry = now.as_ref().and_then(|it| {
             let reference = it.spec.cluster_pool_ref.as_ref()?;
-            Some((reference.namespace.clone(), reference.customization_name()?.to_owned()))
+            Some(key_in(&reference.namespace, reference.customization_name()?))
         });
         let own = pool.zip(now.filter(|it| is_one(it)));
         let is_nobodys = own.is_none();
@@ -174,20 +174,20 @@ impl Index {
     /// Who ends a lease of nothing on an entry besides those that list it: the pools that hold it, also those that are gone,
     /// and where there is neither, nobody's name, in which an entry is let go that has our finalizer.
     fn unlisted(&self, entry: &Key) -> Vec<Key> {
-        let Some(found) = self.customizations.one(&all_in(&entry.0), entry) else {
+        let Some(found) = self.customizations.one(&all_in(&entry.namespace), entry) else {
             return Vec::new();
         };
-        let pools: Vec<Key> = holders(found).map(|it| (entry.0.clone(), it.to_owned())).collect();
+        let pools: Vec<Key> = holders(found).map(|it| key_in(&entry.namespace, it)).collect();
         let is_nobodys = pools.is_empty()
             && !self.lists.has(entry)
             && has_finalizer(&**found, names::hive::LEASE_FINALIZER);
-        if is_nobodys { vec![all_in(&entry.0)] } else { pools }
+        if is_nobodys { vec![all_in(&entry.namespace)] } else { pools }
     }
 
     /// Whether something of a pool carries a mark of ours, and be it that the pool itself is to go: what was begun is ended
     /// here.
     pub fn has_of_ours(&self, key: &Key, pool: Option<&ClusterPool>) -> bool {
-        let left = || pool.is_none() && (self.leases.has(key) || key.1.is_empty());
+        let left = || pool.is_none() && (self.leases.has(key) || key.name.is_empty());
         let goes = |it: &ClusterPool| {
             it.metadata.deletion_timestamp.is_some()
                 && has_finalizer(it, names::hive::POOL_FINALIZER)
@@ -207,15 +207,20 @@ pub fn has_finalizer(object: &impl Resource, finalizer: &str) -> bool {
     object.finalizers().iter().any(|it| it == finalizer)
 }
 
+/// The key of an object that is called so.
+pub fn key_in(namespace: &str, name: &str) -> Key {
+    Key { namespace: namespace.to_owned(), name: name.to_owned() }
+}
+
 /// The group of all objects of a namespace.
 pub fn all_in(namespace: &str) -> Key {
-    (namespace.to_owned(), String::new())
+    key_in(namespace, "")
 }
 
 /// The pool that a cluster is of.
 pub fn pool_key(cluster: &ClusterDeployment) -> Option<Key> {
     let pool = cluster.spec.cluster_pool_ref.as_ref()?;
-    Some((pool.namespace.clone(), pool.pool_name.clone())).filter(|it| !it.1.is_empty())
+    Some(key_in(&pool.namespace, &pool.pool_name)).filter(|it| !it.name.is_empty())
 }
 
 /// Whether a cluster stands where a pool's clusters stand: in the namespace of its name.
@@ -245,12 +250,13 @@ pub fn holders(it: &ClusterDeploymentCustomization) -> impl Iterator<Item = &str
 
 /// Where the cluster that a lease names may be: in the namespace of its name, as a pool's clusters are, and in the one that
 /// the lease says.
-pub fn named(it: &ClusterDeploymentCustomization) -> impl Iterator<Item = Key> + use<> {
+pub fn named(it: &ClusterDeploymentCustomization) -> Vec<Key> {
     let reference = it.status.as_ref().and_then(|it| it.cluster_deployment_ref.as_ref());
-    let name = it.leased_by().filter(|it| is_name(it)).map(str::to_owned);
-    let said = reference.and_then(|it| it.namespace.clone());
-    let other = said.filter(|it| is_name(it) && name.as_ref() != Some(it)).zip(name.clone());
-    name.map(|it| (it.clone(), it)).into_iter().chain(other)
+    let name = it.leased_by().filter(|it| is_name(it));
+    let said = reference.and_then(|it| it.namespace.as_deref());
+    let other = said.filter(|it| is_name(it) && name != Some(it)).zip(name);
+    let own = name.map(|it| (it, it));
+    own.into_iter().chain(other).map(|(namespace, name)| key_in(namespace, name)).collect()
 }
 
 #[cfg(test)]
@@ -263,7 +269,7 @@ mod tests {
     use super::*;
 
     fn key(name: &str) -> Key {
-        ("n".to_owned(), name.to_owned())
+        key_in("n", name)
     }
 
     #[test]
@@ -300,8 +306,8 @@ mod tests {
         let mut index = Index::default();
         index.claims.put(&key("x"), [key("claimed")]);
         index.leases.put(&key("a"), [key("leases")]);
-        index.namespaces.put(&(String::new(), "c".to_owned()), [key("made")]);
-        let known = |index: &Index| index.pools_with_something().into_iter().map(|it| it.1);
+        index.namespaces.put(&key_in("", "c"), [key("made")]);
+        let known = |index: &Index| index.pools_with_something().into_iter().map(|it| it.name);
         assert_eq!(known(&index).collect::<Vec<_>>(), ["claimed", "leases", "made"]);
         index.claims.put(&key("x"), []);
         let entry = Arc::new(ClusterDeploymentCustomization::default());
@@ -331,7 +337,8 @@ mod tests {
                 "metadata": { "name": "a" }, "spec": {}, "status": { "clusterDeploymentRef": reference },
             }))
             .unwrap();
-            named(&it).map(|it| format!("{}/{}", it.0, it.1)).collect::<Vec<_>>()
+            let places = named(&it).into_iter();
+            places.map(|it| format!("{}/{}", it.namespace, it.name)).collect::<Vec<_>>()
         };
         assert_eq!(of("foo", Some("foo-namespace")), ["foo/foo", "foo-namespace/foo"]);
         assert_eq!(of("foo", Some("foo")), ["foo/foo"]);
@@ -346,7 +353,7 @@ mod tests {
     fn a_strangers_cluster_that_goes_wakes_also_those_who_do_not_list_the_entry() {
         let wakes = |lease: serde_json::Value, finalizers: &[&str], list: bool| {
             let mut index = Index::default();
-            let (entry, foo) = (key("a"), ("theirs".to_owned(), "foo".to_owned()));
+            let (entry, foo) = (key("a"), key_in("theirs", "foo"));
             let metadata = json!({ "name": "a", "namespace": "n", "finalizers": finalizers });
             let status = json!({
                 "clusterDeploymentRef": { "name": "foo", "namespace": "theirs" },
@@ -365,7 +372,7 @@ mod tests {
             let cluster: ClusterDeployment =
                 serde_json::from_value(json!({ "metadata": metadata, "spec": {} })).unwrap();
             index.put_cluster(&foo, Some(Arc::new(cluster)));
-            index.put_cluster(&foo, None).into_iter().map(|it| it.1).collect::<Vec<_>>()
+            index.put_cluster(&foo, None).into_iter().map(|it| it.name).collect::<Vec<_>>()
         };
         let ours = names::hive::LEASE_FINALIZER;
         assert_eq!(wakes(json!({ "name": "gone" }), &[ours], false), ["gone"]);
@@ -379,12 +386,12 @@ mod tests {
 
     #[test]
     fn a_pool_is_used_as_long_as_something_of_it_is_here_though_its_inventory_is_gone() {
-        let key = ("ns".to_owned(), "pool".to_owned());
+        let key = key_in("ns", "pool");
         let mut pool = ClusterPool::new("ns", "pool", ClusterPoolSpec::default());
         pool.metadata.finalizers = Some(vec![names::hive::POOL_FINALIZER.to_owned()]);
         let mut index = Index::default();
         assert!(!index.has_of_ours(&key, Some(&pool)));
-        let made = (String::new(), "pool-x".to_owned());
+        let made = key_in("", "pool-x");
         index.namespaces.put(&made, [key.clone()]);
         assert!(index.has_of_ours(&key, Some(&pool)));
         index.namespaces.put(&made, []);
@@ -395,7 +402,7 @@ mod tests {
         pool.metadata.finalizers = None;
         assert!(!index.has_of_ours(&key, Some(&pool)));
         // Leases count where it is gone: who is there and lists nothing may have them of Hive.
-        index.leases.put(&("ns".to_owned(), "a".to_owned()), [key.clone()]);
+        index.leases.put(&key_in("ns", "a"), [key.clone()]);
         assert!(index.has_of_ours(&key, None) && !index.has_of_ours(&key, Some(&pool)));
     }
 }

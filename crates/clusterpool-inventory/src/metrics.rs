@@ -135,7 +135,7 @@ impl Collector for Gauge {
             self.series("", "", value);
         }
         self.pools.with(|pools| {
-            for ((namespace, pool), counts) in pools {
+            for (Key { namespace, name: pool }, counts) in pools {
                 for ((fact, value), count) in &counts.all {
                     if self.tells(*fact, value) {
                         self.series(namespace, pool, value).add(as_float(*count));
@@ -219,10 +219,10 @@ impl Metrics {
     }
 
     /// A piece of work was carried out for a pool.
-    pub(crate) fn worked(&self, (namespace, pool): &Key, reason: Reason) {
+    pub(crate) fn worked(&self, pool: &Key, reason: Reason) {
         self.work.with_label_values(&[reason.as_str()]).inc();
         if let Some(hives) = self.hives.as_ref().filter(|_| reason == Reason::Stale) {
-            hives.stale_deleted.with_label_values(&[namespace, pool]).inc();
+            hives.stale_deleted.with_label_values(&[&pool.namespace, &pool.name]).inc();
         }
     }
 
@@ -232,10 +232,11 @@ impl Metrics {
     }
 
     /// A claim on a pool got its cluster.
-    pub(crate) fn claimed(&self, (namespace, pool): &Key, seconds: f64) {
+    pub(crate) fn claimed(&self, pool: &Key, seconds: f64) {
         self.claim_seconds.observe(seconds.max(0.0));
         if let Some(hives) = &self.hives {
-            hives.claim_seconds.with_label_values(&[namespace, pool]).observe(seconds.max(0.0));
+            let labels = [&pool.namespace, &pool.name];
+            hives.claim_seconds.with_label_values(&labels).observe(seconds.max(0.0));
         }
     }
 
@@ -272,7 +273,7 @@ impl Metrics {
     pub(crate) fn gone(&self, key: &Key) {
         self.pools.with(|pools| drop(pools.remove(key)));
         if let Some(hives) = &self.hives {
-            let labels = [key.0.as_str(), key.1.as_str()];
+            let labels = [key.namespace.as_str(), key.name.as_str()];
             // Those of which nothing was counted have none.
             let _ = hives.stale_deleted.remove_label_values(&labels);
             let _ = hives.claim_seconds.remove_label_values(&labels);
@@ -364,6 +365,7 @@ mod tests {
     use prometheus::proto::LabelPair;
 
     use super::*;
+    use crate::index::key_in;
 
     /// Values by namespace and pool.
     fn of_pools(registry: &Registry, end: &str) -> Vec<(String, f64)> {
@@ -381,7 +383,7 @@ mod tests {
     fn pool_lacks_what_it_does_not_get_by_itself() {
         let registry = Registry::new();
         let metrics = Metrics::new(&registry).unwrap();
-        let key = ("ns".to_owned(), "pool".to_owned());
+        let key = key_in("ns", "pool");
         let lacking = |seen: &Observed| {
             metrics.seen(&key, seen);
             of_pools(&registry, "_pool_lacking")[1].clone()
@@ -413,7 +415,7 @@ mod tests {
     fn clusters_are_counted_as_hive_does_under_its_names() {
         let registry = Registry::new();
         let metrics = Metrics::new(&registry).unwrap().with_hives_names(&registry).unwrap();
-        let key = ("ns".to_owned(), "pool".to_owned());
+        let key = key_in("ns", "pool");
         let of = |name: &str, version: &str| Cluster {
             name: name.to_owned(),
             pool_version: Some(version.to_owned()),
@@ -471,7 +473,7 @@ mod tests {
         };
         let of = |claims: Vec<Claim>| Observed { claims, ..Observed::default() };
         let now = Timestamp::now().as_second();
-        let key = |pool: &str| ("ns".to_owned(), pool.to_owned());
+        let key = |pool: &str| key_in("ns", pool);
         let claims = vec![claim(1, true), claim(now - 60, false), claim(now - 7_200, false)];
         metrics.seen(&key("old"), &of(claims));
         metrics.seen(&key("new"), &of(vec![claim(now - 60, false)]));
@@ -491,7 +493,7 @@ mod tests {
         let registry = Registry::new();
         let metrics = Metrics::new(&registry).unwrap();
         let waiting = || of_pools(&registry, "_claims_waiting");
-        let key = ("ns".to_owned(), "nowhere".to_owned());
+        let key = key_in("ns", "nowhere");
         let claim = Claim {
             name: "x".to_owned(),
             at: "1".to_owned(),

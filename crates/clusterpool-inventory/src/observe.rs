@@ -23,7 +23,7 @@ pub use self::snapshot::{Known, observe};
 use crate::access;
 use crate::access::Change;
 use crate::context::{Context, cached};
-use crate::index::all_in;
+use crate::index::{all_in, key_in};
 use crate::model::{Key, LivePool, Look, Looked, Memory, Seen};
 use crate::seen::{Cluster, Observed};
 use crate::trial::Trial;
@@ -40,7 +40,7 @@ pub async fn pool(
     memory: &mut Memory,
 ) -> Result<Option<Seen>, Error> {
     let caches = &context.caches;
-    if caches.broken_pools.get(Some(&key.0), &key.1).is_some() {
+    if caches.broken_pools.get(Some(&key.namespace), &key.name).is_some() {
         return Ok(None);
     }
     if memory.echoes.are_awaited(Instant::now(), |object| caches.version(object)) {
@@ -115,12 +115,12 @@ async fn look(
 /// Asks for a pool.
 pub async fn live_pool(client: &Client, key: &Key, memory: &mut Memory) -> Result<LivePool, Error> {
     // What is nobody's is let go in the name of no pool.
-    if key.1.is_empty() {
+    if key.name.is_empty() {
         return Ok(LivePool::default());
     }
     let began = Instant::now();
-    let api: Api<ClusterPool> = Api::namespaced(client.clone(), &key.0);
-    let found = async { unless_gone(api.get_metadata(&key.1).await) };
+    let api: Api<ClusterPool> = Api::namespaced(client.clone(), &key.namespace);
+    let found = async { unless_gone(api.get_metadata(&key.name).await) };
     let found = asked("get a ClusterPool", found).await?;
     let live = found.map(|it| LivePool::of(&it.metadata)).unwrap_or_default();
     memory.live = Some((began, live.clone()));
@@ -140,7 +140,7 @@ fn rest(seen: &Observed) -> Duration {
 
 /// Whether nothing is left of a pool that is gone.
 fn is_nothing(seen: &Observed, key: &Key) -> bool {
-    let leased = seen.customizations.iter().any(|it| it.names_pool(&key.1));
+    let leased = seen.customizations.iter().any(|it| it.names_pool(&key.name));
     seen.clusters.is_empty() && seen.namespaces.is_empty() && !leased
 }
 
@@ -151,7 +151,7 @@ fn bindings(context: &Context, key: &Key, seen: &Observed) -> Vec<(String, Chang
     }
     let found = |key: &Key| cached(&context.caches.bindings, key);
     context.index.with(|index| {
-        let of_pool: Vec<_> = index.admins.of(&all_in(&key.0)).filter_map(found).collect();
+        let of_pool: Vec<_> = index.admins.of(&all_in(&key.namespace)).filter_map(found).collect();
         let wanted = access::subjects(of_pool.iter().map(|it| &**it));
         if wanted.is_empty() && index.admins.is_empty() {
             return Vec::new();
@@ -160,7 +160,7 @@ fn bindings(context: &Context, key: &Key, seen: &Observed) -> Vec<(String, Chang
         let may_change = |it: &&Cluster| !wanted.is_empty() || index.admins.has(&all_in(&it.name));
         let clusters = seen.clusters.iter().filter(|it| !it.deleting).filter(may_change);
         let change = |it: &Cluster| {
-            let key = (it.name.clone(), names::hive::POOL_ADMIN_BINDING.to_owned());
+            let key = key_in(&it.name, names::hive::POOL_ADMIN_BINDING);
             Some((it.name.clone(), access::change(&wanted, found(&key).as_deref())?))
         };
         clusters.filter_map(change).collect()

@@ -27,6 +27,7 @@ use serde_json::{Value, json};
 use crate::access::Change;
 use crate::context::{Context, cached};
 use crate::decision::{Step, Work};
+use crate::index::key_in;
 use crate::model::{Efforts, Key, LivePool, Look, Memory, Object, Wish, Write};
 use crate::observe::live_pool;
 use crate::seen::{Refusal, Status};
@@ -319,9 +320,9 @@ impl Pass<'_> {
         let (Some(wanted), Some(pool)) = (wanted, &self.look.pool) else { return Ok(None) };
         let patch = status::patch(pool.status.as_ref(), wanted, Timestamp::now());
         let at = pool.metadata.resource_version.as_deref().unwrap_or_default();
-        let pools = self.api::<ClusterPool>(&self.key.0);
+        let pools = self.api::<ClusterPool>(&self.key.namespace);
         let written =
-            patch_status(&pools, &self.key.1, at, &patch, "patch a pool's status").await?;
+            patch_status(&pools, &self.key.name, at, &patch, "patch a pool's status").await?;
         Ok(written.metadata.resource_version)
     }
 
@@ -332,8 +333,8 @@ impl Pass<'_> {
         let news = trial::news(&mut memory.learned.trials, before, stored);
         let caches = &self.context.caches;
         let told = |(name, notes): (String, String)| {
-            let found = cached(&caches.customizations, &(self.key.0.clone(), name))?;
-            Some((found.object_ref(&()), text::adjusted(&self.key.1, &notes)))
+            let found = cached(&caches.customizations, &key_in(&self.key.namespace, &name))?;
+            Some((found.object_ref(&()), text::adjusted(&self.key.name, &notes)))
         };
         news.into_iter().filter_map(told).collect()
     }
@@ -342,8 +343,8 @@ impl Pass<'_> {
     fn log(&self, write: &Write) {
         for told in write.events.iter().filter(|it| it.is_mistake()) {
             tracing::error!(
-                object.namespace = self.key.0,
-                object.name = self.key.1,
+                object.namespace = self.key.namespace,
+                object.name = self.key.name,
                 entry = told.about,
                 reason = told.note,
                 "An entry cannot be used"

@@ -9,7 +9,7 @@ use std::time::Duration;
 use api_types::hive::ClusterDeployment;
 use api_types::names;
 use clusterpool_inventory::context;
-use clusterpool_inventory::index::{Index, all_in};
+use clusterpool_inventory::index::{Index, all_in, key_in};
 use clusterpool_inventory::make::Materials;
 use clusterpool_inventory::model::{Efforts, Key, Learned};
 use clusterpool_inventory::observe::{Known, observe};
@@ -33,7 +33,7 @@ struct Caches {
 }
 
 fn pool() -> Key {
-    ("pools".to_owned(), "pool".to_owned())
+    key_in("pools", "pool")
 }
 
 fn cluster(pool: &str) -> ClusterDeployment {
@@ -73,12 +73,12 @@ impl Caches {
         clusters.apply_watcher_event(&Event::Apply(cluster("pool")));
         let mut index = Index::default();
         let a = Arc::new(cluster("pool"));
-        index.clusters.keep(&("a".to_owned(), "a".to_owned()), [(pool(), a)]);
+        index.clusters.keep(&key_in("a", "a"), [(pool(), a)]);
         for name in ["a", "b"] {
-            index.namespaces.put(&(String::new(), name.to_owned()), [pool()]);
+            index.namespaces.put(&key_in("", name), [pool()]);
         }
         let e = Arc::new(serde_json::from_value(entry.clone()).unwrap());
-        let key = ("pools".to_owned(), "e".to_owned());
+        let key = key_in("pools", "e");
         index.customizations.keep(&key, [(all_in("pools"), e)]);
         let spaces = ["a", "b"].map(|it| json!({ "metadata": { "name": it } }));
         let stores = context::Caches {
@@ -141,7 +141,7 @@ impl Caches {
             },
             "spec": { "installConfigPatches": [operation] },
         });
-        let key = ("pools".to_owned(), "e".to_owned());
+        let key = key_in("pools", "e");
         let entry = Arc::new(serde_json::from_value(entry).unwrap());
         self.index.customizations.keep(&key, [(all_in("pools"), entry)]);
     }
@@ -150,9 +150,9 @@ impl Caches {
     fn pools(&mut self, version: &str, all: &[(&str, &str)]) {
         let mut pools = Vec::new();
         for (name, entry) in all {
-            let key = ("pools".to_owned(), (*name).to_owned());
+            let key = key_in("pools", name);
             self.index.pools.put(&key, [all_in("pools")]);
-            self.index.lists.put(&key, [("pools".to_owned(), (*entry).to_owned())]);
+            self.index.lists.put(&key, [key_in("pools", entry)]);
             pools.push(json!({
                 "metadata": { "name": name, "namespace": "pools", "resourceVersion": version },
                 "spec": {
@@ -179,17 +179,16 @@ impl Caches {
         (it["metadata"]["name"], it["metadata"]["namespace"]) = (json!(name), json!(name));
         let it: ClusterDeployment = serde_json::from_value(it).unwrap();
         self.clusters.apply_watcher_event(&Event::Apply(it.clone()));
-        let (key, of_pool) =
-            ((name.to_owned(), name.to_owned()), ("pools".to_owned(), of_pool.to_owned()));
+        let (key, of_pool) = (key_in(name, name), key_in("pools", of_pool));
         self.index.clusters.keep(&key, [(of_pool, Arc::new(it))]);
-        self.index.users.put(&key, [("pools".to_owned(), "e".to_owned())]);
+        self.index.users.put(&key, [key_in("pools", "e")]);
     }
 
     /// The cluster as it is now; `of_pool`: whether it is the pool's.
     fn change(&mut self, event: &Event<ClusterDeployment>, of_pool: bool) {
         self.clusters.apply_watcher_event(event);
         let of_pool = of_pool.then(|| (pool(), Arc::new(cluster("pool"))));
-        self.index.clusters.keep(&("a".to_owned(), "a".to_owned()), of_pool);
+        self.index.clusters.keep(&key_in("a", "a"), of_pool);
     }
 }
 
@@ -211,7 +210,7 @@ fn a_namespace_is_vacated_once_the_cluster_that_was_seen_in_it_is_gone() {
     assert_eq!(caches.empty(), std::slice::from_ref(&b));
     caches.change(&Event::Delete(cluster("pool")), false);
     assert_eq!(caches.empty(), both);
-    caches.index.namespaces.put(&(String::new(), "a".to_owned()), []);
+    caches.index.namespaces.put(&key_in("", "a"), []);
     assert_eq!(caches.empty(), [b]);
     assert!(caches.learned.met.is_empty());
 }
@@ -222,14 +221,14 @@ fn namespaces_between_those_with_a_cluster_are_empty() {
     let names = ["a", "b", "c", "d", "e", "f"];
     caches.stores.namespaces = store(&names.map(|it| json!({ "metadata": { "name": it } })));
     for name in names {
-        caches.index.namespaces.put(&(String::new(), name.to_owned()), [pool()]);
+        caches.index.namespaces.put(&key_in("", name), [pool()]);
     }
     caches.put("c", "pool", &json!({}));
     caches.put("d", "pool", &json!({}));
     // Nobody makes such a cluster; still it is one, wherever it stands.
     let odd: ClusterDeployment =
         serde_json::from_value(json!({ "metadata": { "name": "b", "namespace": "z" } })).unwrap();
-    caches.index.clusters.keep(&("z".to_owned(), "b".to_owned()), [(pool(), Arc::new(odd))]);
+    caches.index.clusters.keep(&key_in("z", "b"), [(pool(), Arc::new(odd))]);
     let empty: Vec<String> = caches.empty().into_iter().map(|it| it.0).collect();
     assert_eq!(empty, ["e", "f"]);
 }
@@ -358,7 +357,7 @@ fn a_cluster_that_a_lease_names_and_that_is_not_the_pools_is_among_the_others() 
             }))
             .unwrap(),
         );
-        let key = ("pools".to_owned(), "e".to_owned());
+        let key = key_in("pools", "e");
         caches.index.customizations.keep(&key, [(all_in("pools"), entry)]);
         caches.look(None).customizations.remove(0).others
     };
@@ -379,6 +378,6 @@ fn a_cluster_that_a_lease_names_and_that_is_not_the_pools_is_among_the_others() 
     }
     // The pool's own, also where it is new and not among the pool's yet.
     assert_eq!(others(&mut caches, "a", "a"), [""; 0]);
-    caches.index.clusters.keep(&("a".to_owned(), "a".to_owned()), []);
+    caches.index.clusters.keep(&key_in("a", "a"), []);
     assert_eq!(others(&mut caches, "a", "a"), [""; 0]);
 }

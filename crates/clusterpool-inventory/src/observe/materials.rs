@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::entries::version;
 use crate::context::cached;
+use crate::index::key_in;
 use crate::make::{Materials, Secret, name_in};
 use crate::naming;
 use crate::patch::{self, Rules, Target};
@@ -93,7 +94,7 @@ pub(super) async fn materials(
         .map(|it| it.as_ref().map(|it| it.version.clone()).unwrap_or_default())
         .into();
     if let Some(name) = name_in(spec.customization_ref.as_ref()) {
-        match cached(customizations, &(namespace.clone(), name.to_owned())) {
+        match cached(customizations, &key_in(&namespace, name)) {
             Some(found) => versions.push(version(&found)),
             None => missing.push(format!(
                 "ClusterDeploymentCustomization {name} of spec.customizationRef is not there; create it"

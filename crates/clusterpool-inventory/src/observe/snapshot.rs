@@ -15,7 +15,7 @@ use super::entries::{lease, version};
 use super::unread::{broken_clusters, strangers, unread};
 use super::views::{claim, cluster, created, hives_words, resume_timeout, view};
 use crate::context::{Caches, cached};
-use crate::index::{Index, all_in, has_finalizer, is_one, named, owner_of, pool_key};
+use crate::index::{Index, all_in, has_finalizer, is_one, key_in, named, owner_of, pool_key};
 use crate::make::Materials;
 use crate::model::{Efforts, Key, Learned};
 use crate::naming::trial_name;
@@ -54,8 +54,8 @@ pub fn observe(known: &Known<'_>, learned: &mut Learned) -> (Observed, Option<Du
     let pool = match &found {
         Some(found) => view(found, known),
         None => Pool {
-            namespace: key.0.clone(),
-            name: key.1.clone(),
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
             deleting: true,
             absent: true,
             ..Pool::default()
@@ -104,7 +104,7 @@ fn not_begun(
         let left = patience(known, it);
         // Told as long as it lasts, however often it is looked after.
         if until(it.created, known.now) >= grace(known) {
-            let found = cached(&known.caches.clusters, &(it.name.clone(), it.name.clone()));
+            let found = cached(&known.caches.clusters, &key_in(&it.name, &it.name));
             let words = found.map(|it| hives_words(&it)).unwrap_or_default();
             told.insert(it.name.clone(), words);
         }
@@ -126,7 +126,7 @@ fn namespaces(
 ) -> (Vec<Namespace>, Option<Duration>) {
     let Known { caches, index, key, .. } = *known;
     met.retain(|name| {
-        own.contains(name.as_str()) || index.namespaces.is_in(&(String::new(), name.clone()), key)
+        own.contains(name.as_str()) || index.namespaces.is_in(&key_in("", name), key)
     });
     for name in own {
         if !met.contains(*name) {
@@ -134,10 +134,10 @@ fn namespaces(
         }
     }
     let empty: Vec<&Key> =
-        index.namespaces.of(key).filter(|it| !own.contains(it.1.as_str())).collect();
+        index.namespaces.of(key).filter(|it| !own.contains(it.name.as_str())).collect();
     let strangers = if empty.is_empty() { HashSet::new() } else { strangers(caches, index, key) };
     let (lived_in, empty): (Vec<&Key>, Vec<&Key>) =
-        empty.into_iter().partition(|it| strangers.contains(&it.1));
+        empty.into_iter().partition(|it| strangers.contains(&it.name));
     let namespaces = empty.into_iter().filter_map(|it| cached(&caches.namespaces, it));
     let namespaces = namespaces.map(|it| Namespace {
         name: it.name_any(),
@@ -157,7 +157,7 @@ fn namespaces(
 fn customizations(about: &About<'_>, trials: &mut BTreeMap<String, Trial>) -> Vec<Customization> {
     let listed: HashSet<&str> = about.pool.listed.names().iter().map(String::as_str).collect();
     trials.retain(|name, _| listed.contains(name.as_str()));
-    let all = about.known.index.customizations.kept(&all_in(&about.known.key.0));
+    let all = about.known.index.customizations.kept(&all_in(&about.known.key.namespace));
     all.map(|found| {
         let it = about.customization(found);
         let is_wanted = listed.contains(it.name.as_str()) && !it.deleting;
@@ -171,7 +171,7 @@ fn customizations(about: &About<'_>, trials: &mut BTreeMap<String, Trial>) -> Ve
 fn broken_customizations(about: &About<'_>, clusters: &[Cluster]) -> Vec<Customization> {
     let mut all = Vec::new();
     let mut broken = about.known.caches.broken_customizations.all();
-    broken.retain(|it| it.object.namespace.as_ref() == Some(&about.known.key.0));
+    broken.retain(|it| it.object.namespace.as_ref() == Some(&about.known.key.namespace));
     broken.sort_by(|one, other| one.object.name.cmp(&other.object.name));
     for broken in broken {
         let name = broken.object.name.clone().unwrap_or_default();
@@ -191,12 +191,12 @@ fn broken_customizations(about: &About<'_>, clusters: &[Cluster]) -> Vec<Customi
             // Who has it cannot be read. It is not used, and not taken away either.
             lease: user.map(|it| Lease {
                 cluster: Some(it.name.clone()),
-                pool: Some(about.known.key.1.clone()),
+                pool: Some(about.known.key.name.clone()),
                 pool_exists: true,
                 releasing: false,
                 whole: true,
             }),
-            others: about.others(&(about.known.key.0.clone(), name.clone())),
+            others: about.others(&key_in(&about.known.key.namespace, &name)),
             kept_by_hive: false,
             listed_elsewhere: true,
             refused: Some(refused),
@@ -234,12 +234,12 @@ struct About<'a> {
 
 impl About<'_> {
     fn pool_exists(&self, name: &str) -> bool {
-        if name == self.known.key.1 && !self.pool.absent {
+        if name == self.known.key.name && !self.pool.absent {
             return true;
         }
-        let key = (self.known.key.0.clone(), name.to_owned());
+        let key = key_in(&self.known.key.namespace, name);
         cached(&self.known.caches.pools, &key).is_some()
-            || self.known.caches.broken_pools.get(Some(&key.0), name).is_some()
+            || self.known.caches.broken_pools.get(Some(&key.namespace), name).is_some()
     }
 
     /// Live clusters that were made from the entry and are not this pool's.
@@ -259,7 +259,7 @@ impl About<'_> {
         if let Some(lease) = &mut lease {
             lease.pool_exists = lease.pool.as_deref().is_some_and(|it| self.pool_exists(it));
         }
-        let entry = (self.known.key.0.clone(), it.name_any());
+        let entry = key_in(&self.known.key.namespace, &it.name_any());
         let mut others = self.others(&entry);
         let stranger = self.stranger(it).filter(|it| !others.contains(it));
         others.extend(stranger);
@@ -268,12 +268,12 @@ impl About<'_> {
             version: version(it),
             deleting: it.metadata.deletion_timestamp.is_some(),
             kept: has_finalizer(it, names::hive::LEASE_FINALIZER),
-            kept_by_hive: has_finalizer(it, &pools_finalizer(&self.known.key.1)),
+            kept_by_hive: has_finalizer(it, &pools_finalizer(&self.known.key.name)),
             lease,
             others,
             listed_elsewhere: self.is_listed_elsewhere(&entry),
             refused: None,
-            name: entry.1,
+            name: entry.name,
         }
     }
 
@@ -284,22 +284,24 @@ impl About<'_> {
         if self.own.contains(name) && reference.namespace.as_deref().is_none_or(|it| it == name) {
             return None;
         }
-        named(it).find(|place| self.is_strange(place)).map(|place| place.1)
+        named(it).into_iter().find(|place| self.is_strange(place)).map(|place| place.name)
     }
 
     fn is_strange(&self, place: &Key) -> bool {
-        if place.0 == place.1 && self.own.contains(place.1.as_str()) {
+        if place.namespace == place.name && self.own.contains(place.name.as_str()) {
             return false;
         }
         let Some(found) = cached(&self.known.caches.clusters, place) else {
             // One that cannot be read, in a namespace of the pool, may be its own.
-            let is_here = self
-                .known
-                .index
-                .namespaces
-                .is_in(&(String::new(), place.0.clone()), self.known.key);
+            let is_here =
+                self.known.index.namespaces.is_in(&key_in("", &place.namespace), self.known.key);
             return !is_here
-                && self.known.caches.broken_clusters.get(Some(&place.0), &place.1).is_some();
+                && self
+                    .known
+                    .caches
+                    .broken_clusters
+                    .get(Some(&place.namespace), &place.name)
+                    .is_some();
         };
         // One that is new may be in the cache, and not yet among the pool's.
         let is_own = is_one(&found) && pool_key(&found).as_ref() == Some(self.known.key);

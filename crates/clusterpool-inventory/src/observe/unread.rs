@@ -3,39 +3,37 @@
 use std::collections::HashSet;
 
 use crate::context::Caches;
-use crate::index::{Index, all_in, leasing_pool};
+use crate::index::{Index, all_in, key_in, leasing_pool};
 use crate::model::Key;
 
 /// Namespaces that a cluster which is not of the pool lives in, or one that cannot be decoded: whoever made them, they are
 /// in use.
 pub(super) fn strangers(caches: &Caches, index: &Index, key: &Key) -> HashSet<String> {
     let all = caches.clusters.state();
-    let names =
-        all.iter().filter_map(|it| it.metadata.namespace.clone().zip(it.metadata.name.clone()));
-    let strangers = names.filter(|it| !index.clusters.is_in(it, key)).map(|it| it.0);
-    strangers.chain(broken_clusters(caches).map(|it| it.0)).collect()
+    let strangers = all.iter().map(|it| Key::of(&**it)).filter(|it| !index.clusters.is_in(it, key));
+    strangers.chain(broken_clusters(caches)).map(|it| it.namespace).collect()
 }
 
 /// Namespace and name of all clusters that cannot be decoded.
 pub(super) fn broken_clusters(caches: &Caches) -> impl Iterator<Item = Key> + use<> {
     let all = caches.broken_clusters.all().into_iter();
-    all.filter_map(|it| it.object.namespace.zip(it.object.name))
+    all.filter_map(|it| Some(Key { namespace: it.object.namespace?, name: it.object.name? }))
 }
 
 /// Namespaces of those of them that may be the pool's: one that was made for it, or the one that a lease of the pool
 /// names. On a namespace that Hive's own controller made, nothing says whose it is.
 pub(super) fn unread(broken: impl Iterator<Item = Key>, index: &Index, key: &Key) -> Vec<String> {
-    let everything = all_in(&key.0);
+    let everything = all_in(&key.namespace);
     let is_leased = |place: &Key| {
         let mut named =
             index.named.of(place).filter_map(|it| index.customizations.one(&everything, it));
-        named.any(|it| leasing_pool(it) == Some(key.1.as_str()))
+        named.any(|it| leasing_pool(it) == Some(key.name.as_str()))
     };
     let may_be = |place: &Key| {
-        index.namespaces.is_in(&(String::new(), place.0.clone()), key)
-            || place.0 == place.1 && is_leased(place)
+        index.namespaces.is_in(&key_in("", &place.namespace), key)
+            || place.namespace == place.name && is_leased(place)
     };
-    broken.filter(may_be).map(|it| it.0).collect()
+    broken.filter(may_be).map(|it| it.namespace).collect()
 }
 
 #[cfg(test)]
@@ -50,15 +48,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_may_be_of_the_pool_that_made_its_namespace_or_leases_an_entry_for_it() {
-        let key = |namespace: &str, name: &str| (namespace.to_owned(), name.to_owned());
-        let (pool, entry) = (key("pools", "pool"), key("pools", "e"));
+        let (pool, entry) = (key_in("pools", "pool"), key_in("pools", "e"));
         let mut index = Index::default();
         let unread = |index: &Index, pool: &Key| {
-            let broken = [key("c", "c"), key("other", "c"), key("made", "x")];
+            let broken = [key_in("c", "c"), key_in("other", "c"), key_in("made", "x")];
             super::unread(broken.into_iter(), index, pool)
         };
         assert_eq!(unread(&index, &pool), [""; 0]);
-        index.namespaces.put(&key("", "made"), [pool.clone()]);
+        index.namespaces.put(&key_in("", "made"), [pool.clone()]);
         assert_eq!(unread(&index, &pool), ["made"]);
         let it: ClusterDeploymentCustomization = serde_json::from_value(json!({
             "metadata": { "name": "e", "namespace": "pools" },
@@ -73,7 +70,7 @@ mod tests {
         index.customizations.keep(&entry, [(all_in("pools"), Arc::new(it))]);
         // A pool's clusters stand in the namespace of their name.
         assert_eq!(unread(&index, &pool), ["c", "made"]);
-        for other in [key("pools", "other"), key("elsewhere", "pool")] {
+        for other in [key_in("pools", "other"), key_in("elsewhere", "pool")] {
             assert_eq!(unread(&index, &other), [""; 0]);
         }
     }

@@ -18,13 +18,14 @@ use super::steps::own;
 use super::{Pass, Piece, Stop, found};
 use crate::context::cached;
 use crate::decision::Version;
+use crate::index::{self, key_in};
 use crate::model::Object;
 use crate::observe;
 use crate::patch::{self, Target};
 use crate::platform::Platform;
 use crate::pool_version::pool_version;
 use crate::seen::Part;
-use crate::{index, make, text};
+use crate::{make, text};
 
 impl Pass<'_> {
     /// The customization that a cluster is made from, if it is still what was decided on.
@@ -33,7 +34,7 @@ impl Pass<'_> {
         entry: Option<&Version>,
     ) -> Result<Option<Arc<ClusterDeploymentCustomization>>, Stop> {
         let Some(entry) = entry else { return Ok(None) };
-        let key = (self.key.0.clone(), entry.name.clone());
+        let key = key_in(&self.key.namespace, &entry.name);
         let found = cached(&self.context.caches.customizations, &key)
             .filter(|it| observe::version(it) == entry.version);
         found.map(Some).ok_or(Stop::SUPERSEDED)
@@ -82,7 +83,7 @@ impl Pass<'_> {
             Part::Customization => source.map(customization),
             Part::PoolCustomization => {
                 let name = make::name_in(pool.spec.customization_ref.as_ref()).unwrap_or_default();
-                let key = (self.key.0.clone(), name.to_owned());
+                let key = key_in(&self.key.namespace, name);
                 cached(&self.context.caches.customizations, &key).map(customization)
             }
             Part::MachinePool => {
@@ -150,7 +151,7 @@ impl Piece<'_> {
         let object = make::namespace(pool, cluster, &made_from);
         if let Some(made) = create(&api, &object, "make a namespace").await? {
             // Whoever does not see it yet would begin another cluster beside it.
-            let key = (String::new(), cluster.to_owned());
+            let key = key_in("", cluster);
             self.note(Object::Namespace(key), made.resource_version(), false);
             return Ok(());
         }
@@ -215,7 +216,7 @@ impl Piece<'_> {
         let live = found("get a customization", api.get(entry)).await?;
         let holds = live.is_some_and(|it| {
             it.leased_by() == Some(cluster)
-                && index::leasing_pool(&it) == Some(self.pass.key.1.as_str())
+                && index::leasing_pool(&it) == Some(self.pass.key.name.as_str())
                 && !observe::is_releasing(&it)
         });
         if !holds {

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::steps::{finalizers, is_at};
 use super::{Piece, Stop, patch_status, written};
 use crate::context::cached;
+use crate::index::key_in;
 use crate::model::Object;
 use crate::seen::Condition as Said;
 use crate::{status, text};
@@ -18,7 +19,7 @@ use crate::{status, text};
 impl Piece<'_> {
     /// The customizations of the pool's namespace.
     pub(super) fn entry_api(&self) -> Api<ClusterDeploymentCustomization> {
-        self.pass.api(&self.pass.key.0)
+        self.pass.api(&self.pass.key.namespace)
     }
 
     /// The customization at the version that was decided on, or as an earlier step left it.
@@ -30,7 +31,7 @@ impl Piece<'_> {
         if let Some(left) = self.entries.get(name) {
             return Ok(left.clone());
         }
-        let key = (self.pass.key.0.clone(), name.to_owned());
+        let key = key_in(&self.pass.key.namespace, name);
         let found = cached(&self.pass.context.caches.customizations, &key);
         let found = found.filter(|it| is_at(&it.metadata, at)).ok_or(Stop::SUPERSEDED)?;
         Ok((*found).clone())
@@ -44,7 +45,7 @@ impl Piece<'_> {
     ) -> Result<(), Stop> {
         let found = self.entry_at(name, at)?;
         let mut all = finalizers(&found.metadata, names::hive::LEASE_FINALIZER, keep);
-        let hives = pools_finalizer(&self.pass.key.1);
+        let hives = pools_finalizer(&self.pass.key.name);
         all.retain(|it| *it != hives || it == names::hive::LEASE_FINALIZER);
         let patch = Patch::Merge(json!({
             "metadata": { "resourceVersion": found.metadata.resource_version, "finalizers": all },
@@ -61,7 +62,7 @@ impl Piece<'_> {
         let Some(cluster) = found.leased_by() else { return Err(Stop::SUPERSEDED) };
         let message = match reason {
             names::hive::REASON_RELEASING => text::releasing(cluster),
-            _ => text::in_use(cluster, &self.pass.key.1),
+            _ => text::in_use(cluster, &self.pass.key.name),
         };
         let said = Said::new("False", reason, message);
         self.entry_status(&found, &said, json!({})).await
@@ -72,9 +73,9 @@ impl Piece<'_> {
         let found = self.entry_at(name, at)?;
         let references = json!({
             "clusterDeploymentRef": { "name": cluster, "namespace": cluster },
-            "clusterPoolRef": { "name": self.pass.key.1 },
+            "clusterPoolRef": { "name": self.pass.key.name },
         });
-        let message = text::in_use(cluster, &self.pass.key.1);
+        let message = text::in_use(cluster, &self.pass.key.name);
         let said = Said::new("False", names::hive::REASON_IN_USE, message);
         self.entry_status(&found, &said, references).await
     }
@@ -109,7 +110,7 @@ impl Piece<'_> {
     }
 
     fn entry_written(&mut self, left: ClusterDeploymentCustomization, may_go: bool) {
-        let key = (self.pass.key.0.clone(), left.name_any());
+        let key = key_in(&self.pass.key.namespace, &left.name_any());
         self.note(Object::Customization(key), left.resource_version(), may_go);
         self.entries.insert(left.name_any(), left);
     }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{Piece, Stop, found, patch, patch_status, written};
 use crate::context::cached;
 use crate::decision::{Step, Work};
-use crate::index;
+use crate::index::{self, key_in};
 use crate::model::{Key, Object};
 use crate::reason::Reason;
 use crate::{status, text};
@@ -72,7 +72,7 @@ impl Piece<'_> {
                 if found.leased_by() != cluster.as_deref() {
                     return Err(Stop::SUPERSEDED);
                 }
-                for place in index::named(&found).filter(|_| *prove_absent) {
+                for place in index::named(&found).into_iter().filter(|_| *prove_absent) {
                     if self.live_cluster(&place).await?.is_some() {
                         return Err(Stop::SUPERSEDED);
                     }
@@ -110,8 +110,8 @@ impl Piece<'_> {
     /// Patches the pool's metadata at the version that was decided on.
     async fn patch_pool(&mut self, metadata: Value, at: &str, may_go: bool) -> Result<(), Stop> {
         let change = json!({ "metadata": metadata });
-        let pools = self.pass.api::<ClusterPool>(&self.pass.key.0);
-        let version = patch(&pools, &self.pass.key.1, at, change, "patch a pool").await?;
+        let pools = self.pass.api::<ClusterPool>(&self.pass.key.namespace);
+        let version = patch(&pools, &self.pass.key.name, at, change, "patch a pool").await?;
         if may_go {
             self.note(Object::Pool(self.pass.key.clone()), version, true);
         } else {
@@ -121,13 +121,13 @@ impl Piece<'_> {
     }
 
     fn claim_api(&self) -> Api<ClusterClaim> {
-        self.pass.api(&self.pass.key.0)
+        self.pass.api(&self.pass.key.namespace)
     }
 
     async fn patch_claim(&mut self, name: &str, spec: Value, at: &str) -> Result<(), Stop> {
         let change = json!({ "spec": spec });
         let version = patch(&self.claim_api(), name, at, change, "patch a claim").await?;
-        let key = (self.pass.key.0.clone(), name.to_owned());
+        let key = key_in(&self.pass.key.namespace, name);
         self.note(Object::Claim(key), version, false);
         Ok(())
     }
@@ -145,13 +145,13 @@ impl Piece<'_> {
     }
 
     async fn tell(&mut self, name: &str, reason: Reason, at: &str) -> Result<(), Stop> {
-        let key = (self.pass.key.0.clone(), name.to_owned());
+        let key = key_in(&self.pass.key.namespace, name);
         let claim = cached(&self.pass.context.caches.claims, &key);
         let Some(claim) = claim.filter(|it| is_at(&it.metadata, at)) else {
             return Err(Stop::SUPERSEDED);
         };
         let mut conditions = claim.status.clone().unwrap_or_default().conditions;
-        let said = text::pending(reason, &self.pass.key.1);
+        let said = text::pending(reason, &self.pass.key.name);
         status::say(&mut conditions, names::hive::CONDITION_PENDING, &said, Timestamp::now(), true);
         let (status, what) = (json!({ "conditions": conditions }), "patch a claim's status");
         let written = patch_status(&self.claim_api(), name, at, &status, what).await?;
@@ -162,10 +162,10 @@ impl Piece<'_> {
     /// Metadata of a cluster as the API server has it now; also of one that cannot be decoded.
     async fn live_cluster(
         &self,
-        (namespace, name): &Key,
+        key: &Key,
     ) -> Result<Option<PartialObjectMeta<ClusterDeployment>>, Error> {
-        let clusters = self.pass.api::<ClusterDeployment>(namespace);
-        found("get a cluster", clusters.get_metadata(name)).await
+        let clusters = self.pass.api::<ClusterDeployment>(&key.namespace);
+        found("get a cluster", clusters.get_metadata(&key.name)).await
     }
 
     async fn is_living(&self, name: &str) -> Result<bool, Error> {
@@ -232,7 +232,7 @@ impl Piece<'_> {
 
 /// Where the cluster of a pool stands: in the namespace of its name.
 pub(super) fn own(cluster: &str) -> Key {
-    (cluster.to_owned(), cluster.to_owned())
+    key_in(cluster, cluster)
 }
 
 /// When a cluster is given to a claim that was created then. That is the API server's time, and our clock may be behind it.
