@@ -14,7 +14,6 @@ use clusterpool_inventory::make::Materials;
 use clusterpool_inventory::model::{Efforts, Key, Learned};
 use clusterpool_inventory::observe::{Known, observe};
 use clusterpool_inventory::settings::Policy;
-use controller_kit::watch::Undecodable;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -169,15 +168,12 @@ fn full(key: &Key, clusters: usize) -> Result<(Caches, Index), serde_json::Error
         index.customizations.keep(&Key::of(&*it), [(all_in(&key.namespace), it)]);
     }
     let stores = Caches {
-        pools: store(vec![pool]),
-        broken_pools: Undecodable::default(),
-        customizations,
-        broken_customizations: Undecodable::default(),
-        clusters,
-        broken_clusters: Undecodable::default(),
-        claims: store(Vec::new()),
-        namespaces: read::<Namespace>(namespaces)?,
-        bindings: store(Vec::new()),
+        pools: store(vec![pool]).into(),
+        customizations: customizations.into(),
+        clusters: clusters.into(),
+        claims: store(Vec::new()).into(),
+        namespaces: read::<Namespace>(namespaces)?.into(),
+        bindings: store(Vec::new()).into(),
     };
     Ok((stores, index))
 }

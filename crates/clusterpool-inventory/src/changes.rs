@@ -12,7 +12,7 @@ use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::ResourceExt as _;
 
 use crate::access;
-use crate::context::{Context, cached};
+use crate::context::Context;
 use crate::index::{all_in, has_finalizer, holders, key_in, named, owner_of, pool_key};
 use crate::model::Key;
 use crate::seen::Listed;
@@ -21,7 +21,7 @@ impl Context {
     /// A pool appeared, changed or went.
     pub fn pool_changed(&self, changed: &ClusterPool) {
         let key = Key::of(changed);
-        let now = cached(&self.caches.pools, &key);
+        let now = self.caches.pools.get(&key);
         let concerned = self.index.with(|index| {
             let was_there = index.pools.of(&all_in(&key.namespace)).any(|it| *it == key);
             index.pools.put(&key, now.iter().map(|_| all_in(&key.namespace)));
@@ -51,7 +51,7 @@ impl Context {
     /// A customization appeared, changed or went.
     pub fn entry_changed(&self, changed: &ClusterDeploymentCustomization) {
         let key = Key::of(changed);
-        let now = cached(&self.caches.customizations, &key);
+        let now = self.caches.customizations.get(&key);
         let concerned = self.index.with(|index| {
             index
                 .customizations
@@ -62,7 +62,7 @@ impl Context {
             index.named.put(&key, now.iter().flat_map(|it| named(it)));
             let mut concerned: BTreeSet<Key> = index.lists.of(&key).cloned().collect();
             concerned.extend(holders);
-            let users = index.users.of(&key).filter_map(|it| cached(&self.caches.clusters, it));
+            let users = index.users.of(&key).filter_map(|it| self.caches.clusters.get(it));
             concerned.extend(
                 users.filter_map(|it| pool_key(&it)).filter(|it| it.namespace == key.namespace),
             );
@@ -85,14 +85,14 @@ impl Context {
     /// A cluster appeared, changed or went.
     pub fn cluster_changed(&self, changed: &ClusterDeployment) {
         let key = Key::of(changed);
-        let now = cached(&self.caches.clusters, &key);
+        let now = self.caches.clusters.get(&key);
         self.wake(self.index.with(|index| index.put_cluster(&key, now)));
     }
 
     /// A claim appeared, changed or went.
     pub fn claim_changed(&self, changed: &ClusterClaim) {
         let key = Key::of(changed);
-        let now = cached(&self.caches.claims, &key);
+        let now = self.caches.claims.get(&key);
         let pool = now.map(|it| key_in(&key.namespace, &it.spec.cluster_pool_name));
         // Also for a pool that never was: the claim says so.
         self.wake(self.index.with(|index| index.claims.put(&key, pool)));
@@ -101,7 +101,7 @@ impl Context {
     /// The namespace of a cluster appeared, changed or went.
     pub fn namespace_changed(&self, changed: &Namespace) {
         let key = Key::of(changed);
-        let now = cached(&self.caches.namespaces, &key);
+        let now = self.caches.namespaces.get(&key);
         let pool =
             now.and_then(|it| owner_of(&it).map(|(namespace, name, _)| key_in(namespace, name)));
         self.wake(self.index.with(|index| index.namespaces.put(&key, pool)));
@@ -110,7 +110,7 @@ impl Context {
     /// A role binding appeared, changed or went.
     pub fn binding_changed(&self, changed: &RoleBinding) {
         let key = Key::of(changed);
-        let now = cached(&self.caches.bindings, &key);
+        let now = self.caches.bindings.get(&key);
         let is_admins = now.is_some_and(|it| access::is_admins(&it));
         let concerned = self.index.with(|index| {
             let touched = index.admins.put(&key, is_admins.then(|| all_in(&key.namespace)));

@@ -49,49 +49,69 @@ pub struct Context {
 /// What the watches have shown: hints, behind everybody's writes.
 pub struct Caches {
     /// Pools.
-    pub pools: Store<ClusterPool>,
-    /// Pools that cannot be decoded, which are not gone.
-    pub broken_pools: Undecodable,
+    pub pools: Cache<ClusterPool>,
     /// Customizations.
-    pub customizations: Store<ClusterDeploymentCustomization>,
-    /// Customizations that cannot be decoded.
-    pub broken_customizations: Undecodable,
+    pub customizations: Cache<ClusterDeploymentCustomization>,
     /// Clusters of all namespaces.
-    pub clusters: Store<ClusterDeployment>,
-    /// Clusters that cannot be decoded, which are not gone.
-    pub broken_clusters: Undecodable,
+    pub clusters: Cache<ClusterDeployment>,
     /// Claims.
-    pub claims: Store<ClusterClaim>,
+    pub claims: Cache<ClusterClaim>,
     /// Namespaces that were made for clusters.
-    pub namespaces: Store<Namespace>,
+    pub namespaces: Cache<Namespace>,
     /// Who may do what.
-    pub bindings: Store<RoleBinding>,
+    pub bindings: Cache<RoleBinding>,
 }
 
-/// An object of a cache.
-pub fn cached<K>(store: &Store<K>, key: &Key) -> Option<Arc<K>>
+/// What the watch of one kind has shown.
+pub struct Cache<K>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
-    let reference = ObjectRef::new(&key.name);
-    store.get(&if key.namespace.is_empty() { reference } else { reference.within(&key.namespace) })
+    /// Objects that can be decoded.
+    pub store: Store<K>,
+    /// Those that cannot be, which are not gone.
+    pub broken: Undecodable,
+}
+
+impl<K> Cache<K>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    /// An object, if it is there and can be decoded.
+    pub fn get(&self, key: &Key) -> Option<Arc<K>> {
+        let named = ObjectRef::new(&key.name);
+        self.store.get(&if key.namespace.is_empty() { named } else { named.within(&key.namespace) })
+    }
+
+    /// Whether an object is there and cannot be decoded.
+    pub fn is_broken(&self, key: &Key) -> bool {
+        self.broken.get(Some(&key.namespace), &key.name).is_some()
+    }
+
+    fn version(&self, key: &Key) -> Option<u64> {
+        self.get(key)?.resource_version()?.parse().ok()
+    }
+}
+
+impl<K> From<Store<K>> for Cache<K>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    /// All objects can be decoded.
+    fn from(store: Store<K>) -> Self {
+        Self { store, broken: Undecodable::default() }
+    }
 }
 
 impl Caches {
     /// Which version of an object there is.
     pub fn version(&self, object: &Object) -> Option<u64> {
-        fn of<K>(store: &Store<K>, key: &Key) -> Option<u64>
-        where
-            K: Resource<DynamicType = ()> + Clone + 'static,
-        {
-            cached(store, key)?.resource_version()?.parse().ok()
-        }
         match object {
-            Object::Pool(key) => of(&self.pools, key),
-            Object::Cluster(key) => of(&self.clusters, key),
-            Object::Customization(key) => of(&self.customizations, key),
-            Object::Claim(key) => of(&self.claims, key),
-            Object::Namespace(key) => of(&self.namespaces, key),
+            Object::Pool(key) => self.pools.version(key),
+            Object::Cluster(key) => self.clusters.version(key),
+            Object::Customization(key) => self.customizations.version(key),
+            Object::Claim(key) => self.claims.version(key),
+            Object::Namespace(key) => self.namespaces.version(key),
         }
     }
 }
@@ -100,7 +120,7 @@ impl Context {
     /// Every pool that there is, and those that are gone, as long as something may be left of them.
     pub fn known(&self) -> BTreeSet<Key> {
         let mut keys = self.index.with(|index| index.pools_with_something());
-        keys.extend(self.caches.pools.state().iter().map(|it| Key::of(&**it)));
+        keys.extend(self.caches.pools.store.state().iter().map(|it| Key::of(&**it)));
         keys.retain(|key| self.is_here(key));
         keys
     }

@@ -19,7 +19,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Resource as _;
 use kube::runtime::watcher;
 
-use crate::context::{Caches, Context, cached};
+use crate::context::{Cache, Caches, Context};
 use crate::decide::decide;
 use crate::index::Index;
 use crate::metrics::Metrics;
@@ -52,12 +52,6 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     let clusters: Watched<ClusterDeployment> = watch::everywhere(&kit, &config);
     let namespaces: Watched<Namespace> = watch::cluster(&kit, &of_pools);
     let bindings: Watched<RoleBinding> = watch::everywhere(&kit, &config);
-    let broken = [
-        pools.undecodable.clone(),
-        customizations.undecodable.clone(),
-        claims.undecodable,
-        clusters.undecodable.clone(),
-    ];
     let context = Context {
         kit: kit.clone(),
         policy,
@@ -66,17 +60,24 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         index: Shared::<Index>::default(),
         started: Timestamp::now(),
         caches: Caches {
-            pools: pools.store,
-            broken_pools: pools.undecodable,
-            customizations: customizations.store,
-            broken_customizations: customizations.undecodable,
-            clusters: clusters.store,
-            broken_clusters: clusters.undecodable,
-            claims: claims.store,
-            namespaces: namespaces.store,
-            bindings: bindings.store,
+            pools: Cache { store: pools.store, broken: pools.undecodable },
+            customizations: Cache {
+                store: customizations.store,
+                broken: customizations.undecodable,
+            },
+            clusters: Cache { store: clusters.store, broken: clusters.undecodable },
+            claims: Cache { store: claims.store, broken: claims.undecodable },
+            namespaces: Cache { store: namespaces.store, broken: namespaces.undecodable },
+            bindings: Cache { store: bindings.store, broken: bindings.undecodable },
         },
     };
+    let caches = &context.caches;
+    let broken = [
+        caches.pools.broken.clone(),
+        caches.customizations.broken.clone(),
+        caches.claims.broken.clone(),
+        caches.clusters.broken.clone(),
+    ];
     let watching = Box::pin(async {
         tokio::select! {
             () = watch::feed(pools.changes, |it| context.pool_changed(it)) => {}
@@ -127,7 +128,7 @@ impl Controller for Context {
 
     /// There is nobody to be told where the pool is gone.
     fn told_on(&self, key: &Key, _: Option<&Seen>) -> Vec<ObjectReference> {
-        cached(&self.caches.pools, key).iter().map(|it| it.object_ref(&())).collect()
+        self.caches.pools.get(key).iter().map(|it| it.object_ref(&())).collect()
     }
 
     async fn observe(&self, key: &Key, memory: &mut Memory) -> Result<Option<Seen>, Error> {

@@ -22,7 +22,7 @@ use self::materials::materials;
 pub use self::snapshot::{Known, observe};
 use crate::access;
 use crate::access::Change;
-use crate::context::{Context, cached};
+use crate::context::Context;
 use crate::index::{all_in, key_in};
 use crate::model::{Key, LivePool, Look, Looked, Memory, Seen};
 use crate::seen::{Cluster, Observed};
@@ -40,13 +40,13 @@ pub async fn pool(
     memory: &mut Memory,
 ) -> Result<Option<Seen>, Error> {
     let caches = &context.caches;
-    if caches.broken_pools.get(Some(&key.namespace), &key.name).is_some() {
+    if caches.pools.is_broken(key) {
         return Ok(None);
     }
     if memory.echoes.are_awaited(Instant::now(), |object| caches.version(object)) {
         return Ok(Some(Seen::Behind));
     }
-    let pool = cached(&caches.pools, key);
+    let pool = caches.pools.get(key);
     if !context.is_ours(key, pool.as_deref()) {
         // It may have been ours before.
         context.metrics.gone(key);
@@ -149,7 +149,7 @@ fn bindings(context: &Context, key: &Key, seen: &Observed) -> Vec<(String, Chang
     if seen.pool.rival.is_some() {
         return Vec::new();
     }
-    let found = |key: &Key| cached(&context.caches.bindings, key);
+    let found = |key: &Key| context.caches.bindings.get(key);
     context.index.with(|index| {
         let of_pool: Vec<_> = index.admins.of(&all_in(&key.namespace)).filter_map(found).collect();
         let wanted = access::subjects(of_pool.iter().map(|it| &**it));

@@ -25,7 +25,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::access::Change;
-use crate::context::{Context, cached};
+use crate::context::Context;
 use crate::decision::{Step, Work};
 use crate::index::key_in;
 use crate::model::{Efforts, Key, LivePool, Look, Memory, Object, Wish, Write};
@@ -296,7 +296,7 @@ impl Pass<'_> {
     /// the pool.
     fn is_news(&self) -> bool {
         let wish = |it: Option<&ClusterPool>| Wish::of(it.map(|it| &it.metadata));
-        let now = cached(&self.context.caches.pools, self.key);
+        let now = self.context.caches.pools.get(self.key);
         wish(now.as_deref()) != wish(self.look.pool.as_deref())
             || self.context.index.with(|index| index.claims.count(self.key))
                 != self.look.seen.claims.len()
@@ -333,7 +333,7 @@ impl Pass<'_> {
         let news = trial::news(&mut memory.learned.trials, before, stored);
         let caches = &self.context.caches;
         let told = |(name, notes): (String, String)| {
-            let found = cached(&caches.customizations, &key_in(&self.key.namespace, &name))?;
+            let found = caches.customizations.get(&key_in(&self.key.namespace, &name))?;
             Some((found.object_ref(&()), text::adjusted(&self.key.name, &notes)))
         };
         news.into_iter().filter_map(told).collect()

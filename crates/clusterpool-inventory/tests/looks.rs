@@ -16,7 +16,6 @@ use clusterpool_inventory::observe::{Known, observe};
 use clusterpool_inventory::seen::{Entry, Observed};
 use clusterpool_inventory::settings::Policy;
 use clusterpool_inventory::trial;
-use controller_kit::watch::Undecodable;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::Store;
 use kube::runtime::reflector::store::Writer;
@@ -82,15 +81,12 @@ impl Caches {
         index.customizations.keep(&key, [(all_in("pools"), e)]);
         let spaces = ["a", "b"].map(|it| json!({ "metadata": { "name": it } }));
         let stores = context::Caches {
-            pools: store(&[json!({ "metadata": metadata, "spec": spec })]),
-            broken_pools: Undecodable::default(),
-            customizations: store(&[entry]),
-            broken_customizations: Undecodable::default(),
-            clusters: clusters.as_reader(),
-            broken_clusters: Undecodable::default(),
-            claims: store(&[]),
-            namespaces: store(&spaces),
-            bindings: store(&[]),
+            pools: store(&[json!({ "metadata": metadata, "spec": spec })]).into(),
+            customizations: store(&[entry]).into(),
+            clusters: clusters.as_reader().into(),
+            claims: store(&[]).into(),
+            namespaces: store(&spaces).into(),
+            bindings: store(&[]).into(),
         };
         Self { clusters, stores, index, learned: Learned::default() }
     }
@@ -161,7 +157,7 @@ impl Caches {
                 },
             }));
         }
-        self.stores.pools = store(&pools);
+        self.stores.pools = store(&pools).into();
     }
 
     /// A cluster of a pool that was made from the entry, with more in its metadata.
@@ -219,7 +215,8 @@ fn a_namespace_is_vacated_once_the_cluster_that_was_seen_in_it_is_gone() {
 fn namespaces_between_those_with_a_cluster_are_empty() {
     let mut caches = Caches::new();
     let names = ["a", "b", "c", "d", "e", "f"];
-    caches.stores.namespaces = store(&names.map(|it| json!({ "metadata": { "name": it } })));
+    let spaces = names.map(|it| json!({ "metadata": { "name": it } }));
+    caches.stores.namespaces = store(&spaces).into();
     for name in names {
         caches.index.namespaces.put(&key_in("", name), [pool()]);
     }

@@ -9,12 +9,11 @@ use controller_kit::engine::{Error, asked};
 use k8s_openapi::api::core::v1::Secret as KubeSecret;
 use kube::api::Api;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
-use kube::runtime::reflector::Store;
 use kube::{Client, ResourceExt as _};
 use serde_json::Value;
 
 use super::entries::version;
-use crate::context::cached;
+use crate::context::Cache;
 use crate::index::key_in;
 use crate::make::{Materials, Secret, name_in};
 use crate::naming;
@@ -33,7 +32,7 @@ const INSTALL_CONFIG: &str = "install-config.yaml";
 pub(super) async fn materials(
     client: &Client,
     pool: &ClusterPool,
-    customizations: &Store<ClusterDeploymentCustomization>,
+    customizations: &Cache<ClusterDeploymentCustomization>,
 ) -> Materials {
     let spec = &pool.spec;
     let namespace = pool.namespace().unwrap_or_default();
@@ -94,7 +93,7 @@ pub(super) async fn materials(
         .map(|it| it.as_ref().map(|it| it.version.clone()).unwrap_or_default())
         .into();
     if let Some(name) = name_in(spec.customization_ref.as_ref()) {
-        match cached(customizations, &key_in(&namespace, name)) {
+        match customizations.get(&key_in(&namespace, name)) {
             Some(found) => versions.push(version(&found)),
             None => missing.push(format!(
                 "ClusterDeploymentCustomization {name} of spec.customizationRef is not there; create it"

@@ -14,7 +14,7 @@ use kube::ResourceExt as _;
 use super::entries::{lease, version};
 use super::unread::{broken_clusters, strangers, unread};
 use super::views::{claim, cluster, created, hives_words, resume_timeout, view};
-use crate::context::{Caches, cached};
+use crate::context::Caches;
 use crate::index::{Index, all_in, has_finalizer, is_one, key_in, named, owner_of, pool_key};
 use crate::make::Materials;
 use crate::model::{Efforts, Key, Learned};
@@ -50,7 +50,7 @@ pub struct Known<'a> {
 /// A snapshot of a pool, which may be gone, and when it has to be looked at again although nothing changes.
 pub fn observe(known: &Known<'_>, learned: &mut Learned) -> (Observed, Option<Duration>) {
     let Known { caches, index, key, .. } = *known;
-    let found = cached(&caches.pools, key);
+    let found = caches.pools.get(key);
     let pool = match &found {
         Some(found) => view(found, known),
         None => Pool {
@@ -73,7 +73,7 @@ pub fn observe(known: &Known<'_>, learned: &mut Learned) -> (Observed, Option<Du
     let about = About { known, pool: &pool, spec, own: &own };
     let mut customizations = customizations(&about, &mut learned.trials);
     customizations.extend(broken_customizations(&about, &clusters));
-    let claims = index.claims.of(key).filter_map(|it| cached(&caches.claims, it));
+    let claims = index.claims.of(key).filter_map(|it| caches.claims.get(it));
     let seen = Observed {
         claims: claims.map(|it| claim(&it)).collect(),
         unread: unread(broken_clusters(caches), index, key),
@@ -104,7 +104,7 @@ fn not_begun(
         let left = patience(known, it);
         // Told as long as it lasts, however often it is looked after.
         if until(it.created, known.now) >= grace(known) {
-            let found = cached(&known.caches.clusters, &key_in(&it.name, &it.name));
+            let found = known.caches.clusters.get(&key_in(&it.name, &it.name));
             let words = found.map(|it| hives_words(&it)).unwrap_or_default();
             told.insert(it.name.clone(), words);
         }
@@ -138,7 +138,7 @@ fn namespaces(
     let strangers = if empty.is_empty() { HashSet::new() } else { strangers(caches, index, key) };
     let (lived_in, empty): (Vec<&Key>, Vec<&Key>) =
         empty.into_iter().partition(|it| strangers.contains(&it.name));
-    let namespaces = empty.into_iter().filter_map(|it| cached(&caches.namespaces, it));
+    let namespaces = empty.into_iter().filter_map(|it| caches.namespaces.get(it));
     let namespaces = namespaces.map(|it| Namespace {
         name: it.name_any(),
         uid: it.uid().unwrap_or_default(),
@@ -170,7 +170,7 @@ fn customizations(about: &About<'_>, trials: &mut BTreeMap<String, Trial>) -> Ve
 /// The listed customizations that cannot be read, by name.
 fn broken_customizations(about: &About<'_>, clusters: &[Cluster]) -> Vec<Customization> {
     let mut all = Vec::new();
-    let mut broken = about.known.caches.broken_customizations.all();
+    let mut broken = about.known.caches.customizations.broken.all();
     broken.retain(|it| it.object.namespace.as_ref() == Some(&about.known.key.namespace));
     broken.sort_by(|one, other| one.object.name.cmp(&other.object.name));
     for broken in broken {
@@ -238,8 +238,7 @@ impl About<'_> {
             return true;
         }
         let key = key_in(&self.known.key.namespace, name);
-        cached(&self.known.caches.pools, &key).is_some()
-            || self.known.caches.broken_pools.get(Some(&key.namespace), name).is_some()
+        self.known.caches.pools.get(&key).is_some() || self.known.caches.pools.is_broken(&key)
     }
 
     /// Live clusters that were made from the entry and are not this pool's.
@@ -247,7 +246,7 @@ impl About<'_> {
         let users = self.known.index.users.of(entry);
         users
             .filter(|it| !self.known.index.clusters.is_in(it, self.known.key))
-            .filter_map(|it| cached(&self.known.caches.clusters, it))
+            .filter_map(|it| self.known.caches.clusters.get(it))
             .filter(|it| is_live(it))
             .map(|it| it.name_any())
             .collect()
@@ -291,17 +290,11 @@ impl About<'_> {
         if place.namespace == place.name && self.own.contains(place.name.as_str()) {
             return false;
         }
-        let Some(found) = cached(&self.known.caches.clusters, place) else {
+        let Some(found) = self.known.caches.clusters.get(place) else {
             // One that cannot be read, in a namespace of the pool, may be its own.
             let is_here =
                 self.known.index.namespaces.is_in(&key_in("", &place.namespace), self.known.key);
-            return !is_here
-                && self
-                    .known
-                    .caches
-                    .broken_clusters
-                    .get(Some(&place.namespace), &place.name)
-                    .is_some();
+            return !is_here && self.known.caches.clusters.is_broken(place);
         };
         // One that is new may be in the cache, and not yet among the pool's.
         let is_own = is_one(&found) && pool_key(&found).as_ref() == Some(self.known.key);
@@ -311,7 +304,7 @@ impl About<'_> {
     fn is_listed_elsewhere(&self, entry: &Key) -> bool {
         let mut lists = self.known.index.lists.of(entry).filter(|pool| *pool != self.known.key);
         lists.any(|pool| {
-            let pool = cached(&self.known.caches.pools, pool);
+            let pool = self.known.caches.pools.get(pool);
             pool.is_some_and(|it| it.metadata.deletion_timestamp.is_none())
         })
     }

@@ -9,14 +9,14 @@ use crate::model::Key;
 /// Namespaces that a cluster which is not of the pool lives in, or one that cannot be decoded: whoever made them, they are
 /// in use.
 pub(super) fn strangers(caches: &Caches, index: &Index, key: &Key) -> HashSet<String> {
-    let all = caches.clusters.state();
+    let all = caches.clusters.store.state();
     let strangers = all.iter().map(|it| Key::of(&**it)).filter(|it| !index.clusters.is_in(it, key));
     strangers.chain(broken_clusters(caches)).map(|it| it.namespace).collect()
 }
 
 /// Namespace and name of all clusters that cannot be decoded.
 pub(super) fn broken_clusters(caches: &Caches) -> impl Iterator<Item = Key> + use<> {
-    let all = caches.broken_clusters.all().into_iter();
+    let all = caches.clusters.broken.all().into_iter();
     all.filter_map(|it| Some(Key { namespace: it.object.namespace?, name: it.object.name? }))
 }
 

@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 
 use super::steps::own;
 use super::{Pass, Piece, Stop, found};
-use crate::context::cached;
 use crate::decision::Version;
 use crate::index::{self, key_in};
 use crate::model::Object;
@@ -35,7 +34,11 @@ impl Pass<'_> {
     ) -> Result<Option<Arc<ClusterDeploymentCustomization>>, Stop> {
         let Some(entry) = entry else { return Ok(None) };
         let key = key_in(&self.key.namespace, &entry.name);
-        let found = cached(&self.context.caches.customizations, &key)
+        let found = self
+            .context
+            .caches
+            .customizations
+            .get(&key)
             .filter(|it| observe::version(it) == entry.version);
         found.map(Some).ok_or(Stop::SUPERSEDED)
     }
@@ -84,7 +87,7 @@ impl Pass<'_> {
             Part::PoolCustomization => {
                 let name = make::name_in(pool.spec.customization_ref.as_ref()).unwrap_or_default();
                 let key = key_in(&self.key.namespace, name);
-                cached(&self.context.caches.customizations, &key).map(customization)
+                self.context.caches.customizations.get(&key).map(customization)
             }
             Part::MachinePool => {
                 let config = config()?.and_then(|it| serde_json::from_str(&it.text).ok());

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 use super::steps::{finalizers, is_at};
 use super::{Piece, Stop, patch_status, written};
-use crate::context::cached;
 use crate::index::key_in;
 use crate::model::Object;
 use crate::seen::Condition as Said;
@@ -32,7 +31,7 @@ impl Piece<'_> {
             return Ok(left.clone());
         }
         let key = key_in(&self.pass.key.namespace, name);
-        let found = cached(&self.pass.context.caches.customizations, &key);
+        let found = self.pass.context.caches.customizations.get(&key);
         let found = found.filter(|it| is_at(&it.metadata, at)).ok_or(Stop::SUPERSEDED)?;
         Ok((*found).clone())
     }

@@ -12,7 +12,6 @@ use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
 
 use super::{Piece, Stop, found, patch, patch_status, written};
-use crate::context::cached;
 use crate::decision::{Step, Work};
 use crate::index::{self, key_in};
 use crate::model::{Key, Object};
@@ -146,7 +145,7 @@ impl Piece<'_> {
 
     async fn tell(&mut self, name: &str, reason: Reason, at: &str) -> Result<(), Stop> {
         let key = key_in(&self.pass.key.namespace, name);
-        let claim = cached(&self.pass.context.caches.claims, &key);
+        let claim = self.pass.context.caches.claims.get(&key);
         let Some(claim) = claim.filter(|it| is_at(&it.metadata, at)) else {
             return Err(Stop::SUPERSEDED);
         };
@@ -190,7 +189,7 @@ impl Piece<'_> {
     }
 
     async fn cluster_finalizer(&mut self, name: &str, at: &str, keep: bool) -> Result<(), Stop> {
-        let cluster = cached(&self.pass.context.caches.clusters, &own(name));
+        let cluster = self.pass.context.caches.clusters.get(&own(name));
         let Some(cluster) = cluster.filter(|it| is_at(&it.metadata, at)) else {
             return Err(Stop::SUPERSEDED);
         };
