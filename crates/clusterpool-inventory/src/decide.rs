@@ -13,6 +13,7 @@ mod care;
 mod claims;
 mod leases;
 mod leaving;
+mod takeover;
 
 use controller_kit::engine::Rule;
 use controller_kit::rule_book;
