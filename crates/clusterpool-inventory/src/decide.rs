@@ -15,14 +15,15 @@ mod leases;
 mod leaving;
 mod takeover;
 
-use controller_kit::engine::Rule;
+use api_types::names::ferrite::CONDITION_SOLE_CONTROLLER;
+use controller_kit::engine::{Reason as _, Rule};
 use controller_kit::rule_book;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::decision::{Decision, Event, Step};
 use crate::plan::Plan;
 use crate::reason::Reason;
-use crate::seen::Observed;
+use crate::seen::{Condition, Observed};
 use crate::settings::Policy;
 use crate::status;
 use crate::usage::Uses;
@@ -48,13 +49,12 @@ pub fn rules() -> Vec<(&'static str, &'static str)> {
 
 /// Decides about a pool.
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
+    let pool = &seen.pool;
+    if let Some(rival) = &pool.rival {
+        return leave_to(rival, seen);
+    }
     let uses = Uses::of(seen, policy, now);
     let mut plan = Plan::new(seen, &uses, policy, now);
-    let pool = &seen.pool;
-    if pool.rival.is_some() {
-        // Two that decide about one pool undo each other's work.
-        return refused(seen);
-    }
     let note = plan.takeover().filter(|_| !pool.deleting);
     let is_new = note.is_some();
     if !pool.kept && !pool.deleting {
@@ -78,15 +78,15 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     }
 }
 
-/// Nothing is done, and the pool says why.
-fn refused(seen: &Observed) -> Decision {
-    let status = status::refused(seen);
-    let news = status != seen.pool.status;
-    let note = seen.pool.rival.clone().unwrap_or_default();
-    let event = Event { reason: Reason::HiveControllerActive, about: None, note };
-    Decision {
-        status: news.then_some(status),
-        events: if news { vec![event] } else { Vec::new() },
-        ..Decision::default()
+/// Nothing is done, and the pool says why: two that decide about one pool undo each other's work.
+fn leave_to(rival: &str, seen: &Observed) -> Decision {
+    let mut status = seen.pool.status.clone();
+    let reason = Reason::HiveControllerActive;
+    let condition = Condition::new("False", reason.as_str(), rival.to_owned());
+    status.conditions.insert(CONDITION_SOLE_CONTROLLER.to_owned(), condition);
+    if status == seen.pool.status {
+        return Decision::default();
     }
+    let event = Event { reason, about: None, note: rival.to_owned() };
+    Decision { status: Some(status), events: vec![event], ..Decision::default() }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::plan::Plan;
 use crate::reason::Reason;
-use crate::seen::{Cluster, Condition, Observed, Status};
+use crate::seen::{Cluster, Condition, Status};
 use crate::text;
 use crate::usage::Use;
 
@@ -54,15 +54,6 @@ pub(crate) fn wanted(plan: &Plan<'_>) -> Option<Status> {
     }
     let inventory = plan.uses.states().map(|(it, now)| (it.name.to_owned(), now.clone())).collect();
     Some(Status { size, ready, standby, inventory, conditions })
-}
-
-/// The status of a pool that is left alone because another controller works on it.
-pub(crate) fn refused(seen: &Observed) -> Status {
-    let mut status = seen.pool.status.clone();
-    let why = seen.pool.rival.clone().unwrap_or_default();
-    let condition = Condition::new("False", Reason::HiveControllerActive.as_str(), why);
-    status.conditions.insert(CONDITION_SOLE_CONTROLLER.to_owned(), condition);
-    status
 }
 
 /// Puts a condition into a list. Where nothing but the time would change, nothing does.
