@@ -67,29 +67,22 @@ pub struct Work {
 }
 
 impl Work {
-    /// The cluster that this makes without an entry, if it makes one.
-    pub fn begins(&self) -> Option<&str> {
+    /// The cluster that this creates, whoever began it, and the entry that it is made from.
+    pub fn creates(&self) -> Option<(&str, Option<&Version>)> {
         self.steps.iter().find_map(|it| match it {
-            Step::Create { cluster, entry: None, .. } => Some(cluster.as_str()),
-            _ => None,
-        })
-    }
-
-    /// The entry that this makes a cluster from, whoever began it.
-    pub fn makes(&self) -> Option<&Version> {
-        self.steps.iter().find_map(|it| match it {
-            Step::Create { entry, .. } => entry.as_ref(),
+            Step::Create { cluster, entry, .. } => Some((cluster.as_str(), entry.as_ref())),
             _ => None,
         })
     }
 
     /// The cluster that this looks after, if it does.
     pub fn tends(&self) -> Option<&str> {
-        let tends = self.reason == Reason::PartsChecked;
-        self.steps.iter().filter(|_| tends).find_map(|it| match it {
-            Step::Make { cluster, .. } => Some(cluster.as_str()),
+        match self.steps.first() {
+            Some(Step::Make { cluster, .. }) if self.reason == Reason::PartsChecked => {
+                Some(cluster)
+            }
             _ => None,
-        })
+        }
     }
 }
 

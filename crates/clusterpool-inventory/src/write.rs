@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 
 use crate::access::Change;
 use crate::context::Context;
-use crate::decision::{Step, Work};
+use crate::decision::{Step, Version, Work};
 use crate::index::key_in;
 use crate::model::{Efforts, Key, LivePool, Look, Memory, Object, Wish, Write};
 use crate::observe::live_pool;
@@ -156,7 +156,7 @@ enum Stop {
     /// Something of before is still on its way out: look again later.
     NotYet,
     /// The cluster cannot have its name, for ever.
-    NameLost(String, Error),
+    NameLost(Error),
     /// Anything else, also that somebody else wrote first.
     Failed(Error),
 }
@@ -177,8 +177,8 @@ impl Stop {
     }
 
     /// The cluster has to get another name.
-    fn name_lost(cluster: &str, told: String) -> Self {
-        Self::NameLost(cluster.to_owned(), Error::Other(told, Retry::Transient))
+    fn name_lost(told: String) -> Self {
+        Self::NameLost(Error::Other(told, Retry::Transient))
     }
 }
 
@@ -236,7 +236,7 @@ impl Worked {
     fn stopped(&mut self, stop: Stop) {
         match stop {
             Stop::NotYet => self.not_yet = true,
-            Stop::NameLost(_, error) | Stop::Failed(error) => self.failed(error),
+            Stop::NameLost(error) | Stop::Failed(error) => self.failed(error),
         }
     }
 }
@@ -361,7 +361,7 @@ impl Pass<'_> {
                 // Nobody is let into what goes.
                 Ok(Some(_)) | Err(Stop::NotYet) => Ok(()),
                 Ok(None) => Err(Error::Superseded),
-                Err(Stop::NameLost(_, error) | Stop::Failed(error)) => Err(error),
+                Err(Stop::NameLost(error) | Stop::Failed(error)) => Err(error),
             },
             Change::Patch(patch) => {
                 let (name, params) = (names::hive::POOL_ADMIN_BINDING, PatchParams::default());
@@ -388,24 +388,26 @@ impl Efforts {
     /// for ever, and what is refused is told on the entry.
     fn note(&mut self, work: &Work, stopped: Option<&Stop>, now: Timestamp) {
         self.tended.extend(work.tends().map(|it| (it.to_owned(), now)));
-        let begins = work.begins().map(str::to_owned);
+        let Some((cluster, entry)) = work.creates() else { return };
         match stopped {
             None => {
-                self.begun.retain(|it| Some(it) != begins.as_ref());
-                self.turned_down.retain(|it, _| work.makes().is_none_or(|made| made.name != *it));
+                self.begun.remove(cluster);
+                if let Some(entry) = entry {
+                    self.turned_down.remove(&entry.name);
+                }
                 return;
             }
-            Some(Stop::NameLost(cluster, _)) => drop(self.taken.insert(cluster.clone())),
+            Some(Stop::NameLost(_)) => drop(self.taken.insert(cluster.to_owned())),
             Some(Stop::Failed(error)) if is_refused(error) => {
-                if let Some(entry) = work.makes() {
-                    let refusal =
-                        Refusal { version: entry.version.clone(), why: error.to_string() };
-                    self.turned_down.insert(entry.name.clone(), refusal);
+                if let Some(Version { name, version }) = entry.cloned() {
+                    self.turned_down.insert(name, Refusal { version, why: error.to_string() });
                 }
             }
             Some(Stop::NotYet | Stop::Failed(_)) => {}
         }
-        self.begun.extend(begins);
+        if entry.is_none() {
+            self.begun.insert(cluster.to_owned());
+        }
     }
 }
 

@@ -165,11 +165,11 @@ impl Piece<'_> {
         }
         let annotations = found.annotations();
         if annotations.get(names::ferrite::POOL_OWNER) != Some(&make::owner(pool)) {
-            return Err(Stop::name_lost(cluster, text::name_taken(cluster)));
+            return Err(Stop::name_lost(text::name_taken(cluster)));
         }
         // What is in it was made by a process that saw something else, or by an earlier release.
         if annotations.get(names::ferrite::MADE_FROM) != Some(&made_from) {
-            return Err(Stop::name_lost(cluster, text::name_unusable(cluster)));
+            return Err(Stop::name_lost(text::name_unusable(cluster)));
         }
         Ok(())
     }

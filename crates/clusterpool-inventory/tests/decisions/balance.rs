@@ -292,7 +292,8 @@ fn what_is_in_use_of_a_pool_that_is_not_there_stays() {
 
 fn created(seen: &Observed) -> Vec<String> {
     let work = decided(seen).work;
-    work.iter().filter_map(|it| it.begins()).map(str::to_owned).collect()
+    let created = work.iter().filter_map(|it| it.creates());
+    created.filter(|(_, entry)| entry.is_none()).map(|(cluster, _)| cluster.to_owned()).collect()
 }
 
 #[test]
