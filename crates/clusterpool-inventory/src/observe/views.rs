@@ -40,8 +40,8 @@ pub(super) fn created(object: &impl Resource) -> Timestamp {
     born.map_or(Timestamp::UNIX_EPOCH, |born| born.0)
 }
 
-fn count(number: Option<i32>) -> Option<usize> {
-    number.map(|it| usize::try_from(it).unwrap_or(0))
+fn count(number: i32) -> usize {
+    usize::try_from(number).unwrap_or(0)
 }
 
 fn is_yes(value: &str) -> bool {
@@ -52,7 +52,7 @@ pub(super) fn view(pool: &ClusterPool, known: &Known<'_>) -> Pool {
     let spec = &pool.spec;
     let platform = Platform::of(spec);
     let hibernates = platform.is_some_and(|it| it.hibernates());
-    let size = count(Some(spec.size)).unwrap_or(0);
+    let size = count(spec.size);
     let listed = Listed::of(spec);
     let attempts = pool.annotation(names::ferrite::PROVISION_ATTEMPTS);
     let named = |it: &Option<NamedRef>| name_in(it.as_ref()).is_some();
@@ -76,9 +76,9 @@ pub(super) fn view(pool: &ClusterPool, known: &Known<'_>) -> Pool {
         kept: has_finalizer(pool, names::hive::POOL_FINALIZER),
         listed,
         size,
-        running: if hibernates { count(spec.running_count).unwrap_or(0) } else { size },
-        max_size: count(spec.max_size),
-        max_concurrent: count(spec.max_concurrent),
+        running: if hibernates { spec.running_count.map_or(0, count) } else { size },
+        max_size: spec.max_size.map(count),
+        max_concurrent: spec.max_concurrent.map(count),
         hibernates,
         version: PoolVersion {
             noted: pool.annotation(names::ferrite::ADOPTED_VERSION).map(str::to_owned),
@@ -103,9 +103,9 @@ fn stored(status: &ClusterPoolStatus) -> Status {
         (it.r#type.clone(), condition)
     };
     Status {
-        size: count(Some(status.size)).unwrap_or(0),
-        ready: count(Some(status.ready)).unwrap_or(0),
-        standby: count(status.standby).unwrap_or(0),
+        size: count(status.size),
+        ready: count(status.ready),
+        standby: status.standby.map_or(0, count),
         inventory: status
             .inventory
             .iter()
