@@ -16,6 +16,17 @@
 //! * Never: leases a customization that somebody has; lets Hive install a cluster whose lease was not verified; releases a
 //!   lease while its cluster may exist; deletes a claimed cluster that is not marked; looks at pools of another namespace
 //!   when it speaks of customizations, whatever their names.
+//!
+//! Where to begin to read, in the order of one pass over a pool:
+//!
+//! 1. [`model`] has what a pass sees, writes and remembers; [`controller`] gives the passes to the engine.
+//! 2. [`changes`] and [`index`] tell which pools a changed object concerns.
+//! 3. [`observe`] reads a pool into the plain data of [`seen`].
+//! 4. [`mod@decide`] has the rules in their order. `usage` tells them who has which entry, and each adds to `plan`.
+//! 5. [`decision`] is what comes of that: steps, status, events. [`write`](mod@write) carries it out.
+//!
+//! The rest serves these: [`patch`], [`yaml`] and [`trial`] make install configs, [`make`] and [`platform`] the objects of
+//! a cluster, [`pool_version`] and [`naming`] tell versions and names, `status`, [`text`] and [`reason`] are what people read.
 
 pub mod access;
 pub mod changes;
