@@ -1,4 +1,4 @@
-//! What every pass shares, and what the caches know.
+//! The state that all passes share: caches, index, policy and metrics.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,25 +28,25 @@ use crate::text;
 /// A pool that Hive's controller wrote to within this time is left to it.
 pub const CONTESTED: Duration = Duration::from_secs(300);
 
-/// What every pass shares.
+/// The state that all passes share.
 pub struct Context {
     /// Handles of the process.
     pub kit: Kit,
     /// How decisions are made.
     pub policy: Policy,
-    /// What is counted.
+    /// The metrics of this controller.
     pub metrics: Metrics,
-    /// Has pools looked at.
+    /// The queue of pools.
     pub lookout: Lookout<Key>,
-    /// What belongs to what.
+    /// The links between objects.
     pub index: Shared<Index>,
-    /// Since when that is known.
+    /// The start of the process: a write of Hive's controller before it does not count.
     pub started: Timestamp,
-    /// What the watches have shown.
+    /// The objects that the watches have shown.
     pub caches: Caches,
 }
 
-/// What the watches have shown: hints, behind everybody's writes.
+/// The objects that the watches have shown. They are behind the writes of everybody, also our own.
 pub struct Caches {
     /// Pools.
     pub pools: Cache<ClusterPool>,
@@ -58,11 +58,11 @@ pub struct Caches {
     pub claims: Cache<ClusterClaim>,
     /// Namespaces that were made for clusters.
     pub namespaces: Cache<Namespace>,
-    /// Who may do what.
+    /// Role bindings of all namespaces.
     pub bindings: Cache<RoleBinding>,
 }
 
-/// What the watch of one kind has shown.
+/// The objects of one kind that a watch has shown.
 pub struct Cache<K>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
@@ -132,7 +132,7 @@ impl Context {
         ours.is_empty() || ours.contains(&pool.namespace)
     }
 
-    /// Has these pools looked at, also those that are gone.
+    /// Enqueues these pools, also deleted ones.
     pub fn wake(&self, pools: impl IntoIterator<Item = Key>) {
         for key in pools.into_iter().filter(|it| self.is_here(it)) {
             self.lookout.enqueue(key, Class::Normal);

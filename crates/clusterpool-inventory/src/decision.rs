@@ -1,4 +1,4 @@
-//! What a pass is to do, as plain data that can be compared.
+//! The result of the rules, as plain data that tests can compare.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::naming;
 use crate::reason::{Pass, Reason};
 use crate::seen::{Claim, Customization, Observed, Part, Status};
 
-/// What to do about a pool, and why.
+/// The work for a pool, its new status and its events.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
     /// Pieces of work, the most urgent first. They do not depend on each other.
@@ -17,16 +17,16 @@ pub struct Decision {
     /// The status to store, if it is another than the stored one. It insists on the pool's
     /// resourceVersion: the attempts in it must not be counted twice.
     pub status: Option<Status>,
-    /// What came about.
+    /// The events to report.
     pub events: Vec<Event>,
-    /// Whether more of the same is to be begun right after.
+    /// Whether the next pass begins more of the same work at once.
     pub goes_on: bool,
-    /// When to look again without being told.
+    /// When to observe again, even if nothing changes.
     pub again: Option<Duration>,
 }
 
 impl Decision {
-    /// What the pool rests in after it.
+    /// The reason under which the pool waits after this pass.
     pub fn reason(&self, seen: &Observed) -> Pass {
         if seen.pool.rival.is_some() {
             Pass::Contested
@@ -45,12 +45,12 @@ impl Decision {
         }
     }
 
-    /// What came about with the status, to be told once that is stored.
+    /// Events about changes of the status, to be reported once that is stored.
     pub fn told_with_status(&self) -> impl Iterator<Item = engine::Event> {
         self.events.iter().filter(|it| !it.lasts()).map(Event::told)
     }
 
-    /// What does not go away by being told.
+    /// Events about facts that last, to be reported once an hour.
     pub fn lasting_events(&self) -> Vec<engine::Event> {
         self.events.iter().filter(|it| it.lasts()).map(Event::told).collect()
     }
@@ -308,7 +308,7 @@ pub struct Version {
     pub version: String,
 }
 
-/// Something that came about, for the pool's events.
+/// An event on the pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Event {
     /// Why.

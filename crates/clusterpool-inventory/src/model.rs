@@ -1,4 +1,4 @@
-//! What the passes are about: what one sees, what it writes, and what it tells the next. The page to read first.
+//! The data of a pass: its observation, its write, and the memory that it leaves to the next pass. Read this file first.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::access::Change;
 use crate::decision::Decision;
-/// What one pass is about: a pool, also one that is gone; with no name, what is nobody's in a namespace.
+/// The key of a pass: a pool, also a deleted one. A key without a name stands for the entries of a namespace that no pool has.
 pub use crate::index::Key;
 use crate::make::Materials;
 use crate::seen::{Observed, Refusal};
@@ -24,78 +24,78 @@ const LOOK_COUNTS: Duration = Duration::from_secs(5);
 /// write.
 const LIVE_COUNTS: Duration = Duration::from_secs(1);
 
-/// What a pass sees.
+/// The observation of a pass.
 #[derive(Debug)]
 pub enum Seen {
-    /// The caches do not show yet what the last pass wrote.
+    /// The caches do not show the writes of the last pass yet.
     Behind,
-    /// A pool, with all that it depends on.
+    /// A pool with its dependencies.
     Pool(Box<Look>),
 }
 
-/// A pool and all that it depends on, with what its writes insist on.
+/// A pool with its dependencies, and the versions on which its writes insist.
 #[derive(Debug)]
 pub struct Look {
-    /// What decisions are made of.
+    /// The data that the rules read.
     pub seen: Observed,
-    /// The pool; none if it is gone.
+    /// The pool; none if it does not exist any more.
     pub pool: Option<Arc<ClusterPool>>,
-    /// What its clusters are made of.
+    /// Template, secrets and other objects that its clusters are made of.
     pub materials: Arc<Materials>,
-    /// What is due about its administrators in the namespaces of clusters.
+    /// Role bindings of its administrators to write in the namespaces of its clusters.
     pub bindings: Vec<(String, Change)>,
-    /// Whether there is something to tell of patches that were accepted.
+    /// Whether events about accepted patches are due.
     pub has_notes: bool,
-    /// When to look again at what is not watched, or changes by itself.
+    /// When to observe again: some objects are not watched, and some facts change with time alone.
     pub wait: Option<Duration>,
-    /// When all of it was read.
+    /// The time of the observation.
     pub at: Timestamp,
 }
 
-/// What a pass writes: work and status, which do not depend on each other, and what follows from the look.
+/// The write of a pass: work and status, which do not depend on each other.
 pub type Write = Decision;
 
-/// What this process remembers of a pool between two passes. All of it can be forgotten: it saves requests.
+/// The memory of a pool between two passes. A process can lose all of it: it only saves requests.
 #[derive(Debug, Default, PartialEq)]
 pub struct Memory {
-    /// When the pool and what it refers to were looked at.
+    /// The last live read of the pool and of the objects that it refers to.
     pub looked: Option<Looked>,
-    /// What its clusters are made of.
+    /// The objects that its clusters are made of, as that read found them.
     pub materials: Arc<Materials>,
-    /// The pool as the API server itself told last, and when it was asked.
+    /// The last live read of the pool alone, and its time.
     pub live: Option<(Instant, LivePool)>,
-    /// What was learned by looking.
+    /// Facts that the caches do not show a second time.
     pub learned: Learned,
-    /// What was tried for its clusters.
+    /// Attempts for its clusters that did not succeed yet.
     pub efforts: Efforts,
-    /// What was written and is not seen yet.
+    /// Writes that the caches do not show yet.
     pub echoes: Echoes<Object>,
-    /// Since when the status is news.
+    /// Since when a new status waits to be stored.
     pub news_since: Option<Instant>,
 }
 
-/// What looks at the caches learn and later ones cannot see. All else is read anew each time.
+/// Facts that the caches do not show a second time. Each pass reads everything else again.
 #[derive(Debug, Default, PartialEq)]
 pub struct Learned {
-    /// The patches that were tried, by customization.
+    /// The results of trying patches, by customization.
     pub trials: BTreeMap<String, Trial>,
-    /// Clusters that were seen, as long as they or their namespaces are there.
+    /// Clusters that a pass has seen, as long as they or their namespaces exist.
     pub met: BTreeSet<String>,
 }
 
-/// What was tried for clusters, and did not succeed yet.
+/// Attempts for clusters that did not succeed yet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Efforts {
-    /// Clusters without an entry that were begun and not seen yet: what is left of one that was refused is gone on with.
+    /// Clusters without an entry that were begun and not seen yet: a later pass completes what a refusal left of one.
     pub begun: BTreeSet<String>,
-    /// Names for clusters whose namespaces are somebody else's.
+    /// Names for clusters whose namespaces belong to another owner.
     pub taken: BTreeSet<String>,
-    /// Entries whose clusters somebody refused.
+    /// Entries whose clusters the API server or a webhook refused.
     pub turned_down: BTreeMap<String, Refusal>,
-    /// Why the first of the passes of which each was refused something was: the answers may differ in names and numbers, and
-    /// each change of the status would be another reason to ask.
+    /// The first refusal since a pass without one. Later answers may differ in names and numbers, and each change of the
+    /// status would cause another attempt.
     pub refused: Option<String>,
-    /// When clusters that Hive does not begin to install were looked after.
+    /// When the parts of clusters that Hive does not begin to install were made again.
     pub tended: BTreeMap<String, Timestamp>,
 }
 
@@ -114,7 +114,7 @@ pub enum Object {
     Namespace(Key),
 }
 
-/// Which pool it is, and what is wanted of it: the same as long as only its status, finalizers and notes change.
+/// The identity of a pool and the version of its spec. Changes of status, finalizers and annotations leave it as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
     uid: Option<String>,
@@ -123,7 +123,7 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// What its metadata say; nothing is wanted of one that is gone.
+    /// Reads it from the metadata; it is empty for a pool that does not exist.
     pub fn of(pool: Option<&ObjectMeta>) -> Self {
         pool.map_or_else(Self::default, |it| Self {
             uid: it.uid.clone(),
@@ -133,17 +133,17 @@ impl Wish {
     }
 }
 
-/// A look at a pool and what it refers to.
+/// A live read of a pool and of the objects that it refers to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Looked {
     when: Instant,
     wish: Wish,
-    /// Its resourceVersion then, or the one that our own writes made of that.
+    /// The resourceVersion of the pool then, or the one that our own write made of it.
     pub version: Option<String>,
 }
 
 impl Looked {
-    /// It was looked at just now.
+    /// A read at this moment.
     pub fn at(pool: &ClusterPool) -> Self {
         Self {
             when: Instant::now(),
@@ -152,7 +152,7 @@ impl Looked {
         }
     }
 
-    /// For how long it still counts as just done, if it does.
+    /// How long the read still counts, if it does.
     pub fn left(&self, pool: &ClusterPool) -> Option<Duration> {
         let is_same = self.wish == Wish::of(Some(&pool.metadata));
         let left = LOOK_COUNTS.checked_sub(self.when.elapsed());
@@ -169,7 +169,7 @@ pub struct LivePool {
 }
 
 impl LivePool {
-    /// What its metadata say.
+    /// Reads it from the metadata.
     pub fn of(found: &ObjectMeta) -> Self {
         let managers = found.managed_fields.iter().flatten();
         let rival = managers
@@ -179,14 +179,14 @@ impl LivePool {
         Self { wish: Wish::of(Some(found)), rival }
     }
 
-    /// Whether it is the pool that was decided about and wants what that wanted: a cache may be far behind.
+    /// Whether the decision was about this pool and this spec: a cache may be far behind.
     pub fn is_as_seen(&self, pool: Option<&ClusterPool>) -> bool {
         self.wish == Wish::of(pool.map(|it| &it.metadata))
     }
 }
 
 impl Efforts {
-    /// Forgets what is seen to be over.
+    /// Forgets attempts that the observation shows to be over.
     pub fn forget_ended(&mut self, seen: &Observed) {
         // Those with a cluster are not among them.
         self.begun.retain(|it| seen.namespaces.iter().any(|left| left.name == *it));
@@ -204,13 +204,13 @@ impl Memory {
         self.live.as_ref()?.1.rival
     }
 
-    /// What was told of the pool just now.
+    /// The last live read of the pool, if it is recent enough to rely on.
     pub fn told_just_now(&self) -> Option<&LivePool> {
         let (asked, live) = self.live.as_ref()?;
         (asked.elapsed() < LIVE_COUNTS).then_some(live)
     }
 
-    /// The pool was at `before`, and our own write made `after` of that.
+    /// Takes notice of our own write, which moved the pool from version `before` to `after`.
     pub fn pool_was_written(&mut self, before: Option<&str>, after: Option<&str>) {
         if let Some(looked) = self.looked.as_mut().filter(|it| it.version.as_deref() == before) {
             looked.version = after.map(str::to_owned);

@@ -11,8 +11,8 @@ use crate::seen::{Cluster, Customization, Listed, Observed};
 use crate::settings::Policy;
 use crate::usage::{Use, Uses};
 
-/// Clusters that one pass begins at most, however large a pool is: enough that the looks between the passes, during which
-/// nothing is made, do not count.
+/// The most clusters that one pass begins, however large the pool is. With fewer, the time of the observations between the
+/// passes would count.
 pub(crate) const BEGUN: usize = 256;
 
 /// The plan as it grows: each rule sees what those before it decided.
@@ -29,17 +29,17 @@ pub(crate) struct Plan<'a> {
     pub(crate) given: BTreeSet<&'a str>,
     /// Clusters that this pass deletes.
     pub(crate) gone: BTreeSet<&'a str>,
-    /// Clusters that go as soon as the status tells why.
+    /// Clusters that a later pass deletes, once the status says why.
     pub(crate) going: BTreeSet<&'a str>,
     /// Names of clusters that this pass begins to make.
     pub(crate) begun: BTreeSet<String>,
     /// How many more clusters may be installed or removed at the same time.
     pub(crate) budget: usize,
-    /// Whether that kept clusters from being made or removed.
+    /// Whether this budget kept clusters from being made or removed.
     pub(crate) held_up: bool,
-    /// Clusters that would go if a person did not forbid it.
+    /// Clusters that would be deleted, and are protected by an annotation.
     pub(crate) spared: BTreeSet<&'a str>,
-    /// Whether there is more to begin than one pass begins.
+    /// Whether the next pass has more clusters to begin.
     pub(crate) goes_on: bool,
     pub(crate) again: Option<Duration>,
 }
@@ -84,7 +84,7 @@ impl<'a> Plan<'a> {
         busy.map(|it| it.name.as_str()).chain(self.uses.halves().map(|(_, _, cluster)| cluster))
     }
 
-    /// Whether the cluster's entry is one of the pool's, or does not have to be.
+    /// Whether the pool lists the cluster's entry, or has no list.
     pub(crate) fn is_still_listed(&self, cluster: &'a Cluster) -> bool {
         let is_list = matches!(self.seen.pool.listed, Listed::Entries(_));
         !is_list || self.uses.by(cluster).is_none_or(|it| it.listed)
@@ -105,8 +105,8 @@ impl<'a> Plan<'a> {
         !counts
     }
 
-    /// Whether the entry's stored status says that the cluster goes, if its status is to say that. Where no status of the
-    /// entry is stored there may be no room for one: that is not waited for.
+    /// Whether the entry's stored state says that the cluster goes, if its new state does. An entry without a stored state
+    /// is not waited for: the CRD may have no field for it.
     pub(crate) fn is_told(&mut self, cluster: &'a Cluster) -> bool {
         let is_untold = self.uses.by(cluster).is_some_and(|it| {
             it.now
@@ -129,14 +129,14 @@ impl<'a> Plan<'a> {
         self.work.push(Work { reason, steps: steps.into_iter().collect() });
     }
 
-    /// Deletes a cluster, unless somebody forbade it or it happens already.
+    /// Deletes a cluster, unless it is protected or being deleted already.
     pub(crate) fn delete(&mut self, cluster: &'a Cluster, reason: Reason) {
         if self.finds_place(cluster) {
             self.delete_at_once(cluster, reason);
         }
     }
 
-    /// Deletes a cluster as soon as its failure and its entry's word for it are stored. Its place is kept until then.
+    /// Deletes a cluster once its failure and the new state of its entry are stored. It keeps its place in the budget until then.
     pub(crate) fn remove(&mut self, cluster: &'a Cluster, reason: Reason) {
         if !self.finds_place(cluster) {
             return;
@@ -147,8 +147,8 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Takes a place of the budget for a cluster that is to go, if it may go and there is one. An installing cluster only
-    /// changes from one place to another.
+    /// Takes a place of the budget for a cluster that is to be deleted, if it may be and there is one. An installing cluster
+    /// has a place already.
     fn finds_place(&mut self, cluster: &'a Cluster) -> bool {
         if cluster.deleting
             || self.gone.contains(cluster.name.as_str())
@@ -169,8 +169,8 @@ impl<'a> Plan<'a> {
         true
     }
 
-    /// Whether nothing of the cluster can be in use where the pool is gone without having asked for the end of its
-    /// clusters: they may be back from a backup before it is, or of a pool that never was ours.
+    /// Whether the cluster stays although its pool does not exist: nobody deleted the pool, and somebody may use the cluster.
+    /// A backup may have brought it back before its pool, or the pool never was ours.
     fn outlives_its_pool(&self, cluster: &Cluster) -> bool {
         let made_here = || self.seen.namespaces.iter().any(|it| it.name == cluster.name);
         self.seen.pool.absent
@@ -178,7 +178,7 @@ impl<'a> Plan<'a> {
             && (cluster.installed && !cluster.unverified || !made_here())
     }
 
-    /// Deletes a cluster whatever else is under way: it must not be.
+    /// Deletes a cluster that must not exist, without regard to the budget.
     pub(crate) fn delete_at_once(&mut self, cluster: &'a Cluster, reason: Reason) {
         if !self.outlives_its_pool(cluster) && self.gone.insert(&cluster.name) {
             let (name, uid, at) = (cluster.name.clone(), cluster.uid.clone(), cluster.at.clone());

@@ -1,4 +1,4 @@
-//! Who has an entry and who uses it, from one pool's point of view: computed once, before anything is decided.
+//! The holder and the users of each entry, from the point of view of one pool. Computed once, before any rule runs.
 //!
 //! A lease is one conditional write of the customization's status that already names cluster and
 //! pool. Until that cluster is there, the lease is either completed under the same name or
@@ -26,12 +26,12 @@ const MOST_ATTEMPTS: u32 = i32::MAX.unsigned_abs();
 /// What is told of a failure at most, in bytes: the status holds it for each entry, and has to be stored.
 const LONGEST_FAILURE: usize = 1_000;
 
-/// The entries of a pool, and those of its namespace that it has nothing to do with.
+/// All entries of the pool's namespace, listed by the pool or not.
 pub(crate) struct Uses<'a> {
     /// By their names.
     all: BTreeMap<&'a str, Use<'a>>,
     clusters: HashMap<&'a str, &'a Cluster>,
-    /// Entries by their clusters, where only the lease knows of it.
+    /// Entries by their clusters, where only the lease names the cluster.
     unsaid: HashMap<&'a str, &'a str>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Use<'a> {
     pub(crate) name: &'a str,
     /// Its customization, if that is there.
     pub(crate) customization: Option<&'a Customization>,
-    /// Who has it.
+    /// The holder of its lease.
     pub(crate) held: Held<'a>,
     /// The pool's clusters that are there and were made from it, oldest first.
     pub(crate) users: Vec<&'a Cluster>,
@@ -50,9 +50,9 @@ pub(crate) struct Use<'a> {
     pub(crate) listed: bool,
     /// Whether our finalizer is on it, or the one that Hive's own controller puts there for the pool.
     pub(crate) kept: bool,
-    /// What the stored status says of it.
+    /// Its state in the stored status.
     pub(crate) before: Option<&'a Entry>,
-    /// What the new status says.
+    /// Its state in the new status.
     pub(crate) now: Option<Entry>,
 }
 
@@ -98,12 +98,12 @@ impl<'a> Uses<'a> {
         self.all.get(name)
     }
 
-    /// All of them that are there.
+    /// All entries whose customization exists.
     pub(crate) fn there(&self) -> impl Iterator<Item = (&Use<'a>, &'a Customization)> {
         self.all.values().filter_map(|it| Some((it, it.customization?)))
     }
 
-    /// What the new status says of each that is listed or used.
+    /// The new state of each entry that is listed or used.
     pub(crate) fn states(&self) -> impl Iterator<Item = (&Use<'a>, &Entry)> {
         self.all.values().filter_map(|it| Some((it, it.now.as_ref()?)))
     }
@@ -120,12 +120,12 @@ impl<'a> Uses<'a> {
         said.or_else(|| self.unsaid.get(cluster.name.as_str()).copied())
     }
 
-    /// The same, with what is known of it.
+    /// The entry that a cluster was made from, with its holder and users.
     pub(crate) fn by(&self, cluster: &'a Cluster) -> Option<&Use<'a>> {
         self.get(self.entry_of(cluster)?)
     }
 
-    /// Leases of this pool whose clusters are not there, with their names.
+    /// Leases of this pool whose clusters do not exist, with the names of these.
     pub(crate) fn halves(&self) -> impl Iterator<Item = (&Use<'a>, &'a Customization, &'a str)> {
         self.there().filter_map(|(it, customization)| match it.held {
             Held::Half(cluster) => Some((it, customization, cluster)),
@@ -135,7 +135,7 @@ impl<'a> Uses<'a> {
 }
 
 impl<'a> Use<'a> {
-    /// The pool's clusters in it that are there to stay.
+    /// The pool's clusters in it that are not being deleted.
     pub(crate) fn living(&self) -> impl Iterator<Item = &'a Cluster> {
         self.users.iter().copied().filter(|it| !it.deleting)
     }
@@ -188,7 +188,7 @@ impl<'a> Use<'a> {
         }
     }
 
-    /// What the new status says of it, or nothing if it is neither listed nor used.
+    /// Its new state, or nothing if it is neither listed nor used.
     ///
     /// The status is derived from what is there each time and never trusted by itself. What cannot be derived is kept in the
     /// pool's status: which version was last seen, how many failed provisions are left, and which cluster's failure was
@@ -298,7 +298,7 @@ impl<'a> Use<'a> {
         Entry { version, status, attempts: Some(attempts), cluster: None, failure }
     }
 
-    /// What costs no attempt, at the time at which it was told first.
+    /// A failure that costs no attempt, with the time at which it was reported first.
     fn told(&self, reason: Notice, why: &str, now: Timestamp) -> Failure {
         let message = shorten(why, LONGEST_FAILURE);
         let known = self.before.and_then(|it| it.failure.as_ref());
@@ -312,7 +312,7 @@ impl<'a> Use<'a> {
     }
 }
 
-/// What the status of an entry depends on beside its use.
+/// What the state of an entry depends on beside its use.
 struct Terms<'a> {
     /// Whether it counts as listed.
     listed: bool,
@@ -323,10 +323,10 @@ struct Terms<'a> {
     now: Timestamp,
 }
 
-/// Who has a customization, from one pool's point of view.
+/// The holder of a customization's lease, from the point of view of one pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Held<'a> {
-    /// Nobody.
+    /// No holder.
     #[default]
     Free,
     /// A cluster of this pool that was made from it, or may have been.
@@ -335,9 +335,9 @@ pub(crate) enum Held<'a> {
     Half(&'a str),
     /// This pool, for a cluster that was made from something else.
     Mistaken(&'a str),
-    /// Nobody can tell: in use, without a name.
+    /// Unknown: the customization is in use, and no cluster is named.
     Torn,
-    /// A pool that is gone, for a cluster that is gone as well as can be seen.
+    /// A deleted pool, for a cluster that does not exist as far as the caches show.
     Orphaned(&'a str),
     /// Another pool, or a cluster that is not this pool's.
     Others,
@@ -362,7 +362,7 @@ fn held<'a>(
             Some(holder) => holder == pool,
             None => cluster.is_some(),
         };
-    // Whoever made it: it is there, and has the entry.
+    // The cluster exists and has the entry, whoever made it.
     let is_anothers = || customization.others.iter().any(|it| it == name);
     match cluster {
         _ if !ours => {
