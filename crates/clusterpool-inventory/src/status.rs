@@ -42,18 +42,15 @@ pub(crate) fn wanted(plan: &Plan<'_>) -> Option<Status> {
     } else {
         conditions.remove(names::CONDITION_INVENTORY_VALID);
     }
-    let (size, ready) = (count(Cluster::is_unclaimed), count(Cluster::is_ready));
-    let standby = count(Cluster::is_standby);
-    let before = &seen.pool.status;
-    let is_same = before.inventory.len() == plan.uses.states().count()
-        && plan.uses.states().all(|(it, now)| it.before == Some(now))
-        && (size, ready, standby) == (before.size, before.ready, before.standby)
-        && conditions == before.conditions;
-    if is_same {
-        return None;
-    }
-    let inventory = plan.uses.states().map(|(it, now)| (it.name.to_owned(), now.clone())).collect();
-    Some(Status { size, ready, standby, inventory, conditions })
+    let entries = plan.uses.states();
+    let status = Status {
+        size: count(Cluster::is_unclaimed),
+        ready: count(Cluster::is_ready),
+        standby: count(Cluster::is_standby),
+        inventory: entries.map(|(it, now)| (it.name.to_owned(), now.clone())).collect(),
+        conditions,
+    };
+    (status != seen.pool.status).then_some(status)
 }
 
 /// Puts a condition into a list. Where nothing but the time would change, nothing does.
