@@ -248,6 +248,12 @@ pub fn holders(it: &ClusterDeploymentCustomization) -> impl Iterator<Item = &str
     leasing_pool(it).into_iter().chain(kept_for.filter(|it| !it.is_empty()))
 }
 
+/// The finalizer that Hive's own controller puts on a customization for this pool. For a pool called `inventory-lease` that
+/// would be ours, and the entry would be taken over from Hive again and again.
+pub fn hives_finalizer(pool: &str) -> Option<String> {
+    Some(pools_finalizer(pool)).filter(|it| it != names::hive::LEASE_FINALIZER)
+}
+
 /// Where the cluster that a lease names may be: in the namespace of its name, as a pool's clusters are, and in the one that
 /// the lease says.
 pub fn named(it: &ClusterDeploymentCustomization) -> Vec<Key> {
@@ -327,6 +333,12 @@ mod tests {
         }))
         .unwrap();
         assert_eq!(holders(&it).collect::<Vec<_>>(), ["pool", "gone"]);
+    }
+
+    #[test]
+    fn our_finalizer_is_never_taken_for_the_one_of_hive() {
+        assert_eq!(hives_finalizer("pool").as_deref(), Some("hive.openshift.io/pool"));
+        assert_eq!(hives_finalizer("inventory-lease"), None);
     }
 
     #[test]

@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-use api_types::hive::{
-    ClusterDeployment, ClusterDeploymentCustomization, ClusterPoolSpec, pools_finalizer,
-};
+use api_types::hive::{ClusterDeployment, ClusterDeploymentCustomization, ClusterPoolSpec};
 use api_types::names;
 use api_types::time::until;
 use k8s_openapi::jiff::Timestamp;
@@ -15,7 +13,9 @@ use super::entries::{lease, version};
 use super::unread::{broken_clusters, strangers, unread};
 use super::views::{claim, cluster, created, hives_words, resume_timeout, view};
 use crate::context::Caches;
-use crate::index::{Index, all_in, has_finalizer, is_one, key_in, named, owner_of, pool_key};
+use crate::index::{
+    Index, all_in, has_finalizer, hives_finalizer, is_one, key_in, named, owner_of, pool_key,
+};
 use crate::make::Materials;
 use crate::model::{Efforts, Key, Learned};
 use crate::naming::trial_name;
@@ -267,7 +267,8 @@ impl About<'_> {
             version: version(it),
             deleting: it.metadata.deletion_timestamp.is_some(),
             kept: has_finalizer(it, names::hive::LEASE_FINALIZER),
-            kept_by_hive: has_finalizer(it, &pools_finalizer(&self.known.key.name)),
+            kept_by_hive: hives_finalizer(&self.known.key.name)
+                .is_some_and(|hives| has_finalizer(it, &hives)),
             lease,
             others,
             listed_elsewhere: self.is_listed_elsewhere(&entry),

@@ -1,7 +1,7 @@
 //! Who has a customization: every write insists on the version that was decided on.
 
 use api_types::condition::Condition;
-use api_types::hive::{ClusterDeploymentCustomization, pools_finalizer};
+use api_types::hive::ClusterDeploymentCustomization;
 use api_types::names;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::steps::{finalizers, is_at};
 use super::{Piece, Stop, patch_status, written};
-use crate::index::key_in;
+use crate::index::{hives_finalizer, key_in};
 use crate::model::Object;
 use crate::seen::Condition as Said;
 use crate::{status, text};
@@ -44,8 +44,8 @@ impl Piece<'_> {
     ) -> Result<(), Stop> {
         let found = self.entry_at(name, at)?;
         let mut all = finalizers(&found.metadata, names::hive::LEASE_FINALIZER, keep);
-        let hives = pools_finalizer(&self.pass.key.name);
-        all.retain(|it| *it != hives || it == names::hive::LEASE_FINALIZER);
+        let hives = hives_finalizer(&self.pass.key.name);
+        all.retain(|it| Some(it) != hives.as_ref());
         let patch = Patch::Merge(json!({
             "metadata": { "resourceVersion": found.metadata.resource_version, "finalizers": all },
         }));
