@@ -360,14 +360,9 @@ async fn nodes_that_hang_hold_up_no_other_whatever_is_asked() {
     }
 }
 
-/// A rack that hangs, and all of it is asked for at once. Who is asked for right after it is not behind the patience with each of them.
-#[tokio::test(flavor = "multi_thread")]
-async fn who_is_asked_for_after_a_rack_that_hangs_does_not_wait_until_all_of_it_was_tried() {
-    const RACK: usize = 100;
-    const SOUND: usize = 8;
-    let site = Site::new("rack-hangs").await;
+/// So many hosts whose machines are on, each with its node in the Ironic that all stories share.
+async fn crowd(site: &Site, count: usize) -> Vec<(String, String)> {
     let ironic = ironic::shared().await;
-    let proxy = Proxy::start(ironic).await.unwrap();
     let make = async |number: usize| {
         let name = format!("h{number}");
         let node = ironic.enroll_fake(&format!("{}-{name}", site.namespace)).await.unwrap();
@@ -375,8 +370,17 @@ async fn who_is_asked_for_after_a_rack_that_hangs_does_not_wait_until_all_of_it_
         site.host(&name, &node, json!({})).await;
         (name, node)
     };
-    let all: Vec<(String, String)> =
-        stream::iter(0..RACK + SOUND).map(make).buffer_unordered(8).collect().await;
+    stream::iter(0..count).map(make).buffer_unordered(8).collect().await
+}
+
+/// A rack that hangs, and all of it is asked for at once. Who is asked for right after it is not behind the patience with each of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_asked_for_after_a_rack_that_hangs_does_not_wait_until_all_of_it_was_tried() {
+    const RACK: usize = 100;
+    const SOUND: usize = 8;
+    let site = Site::new("rack-hangs").await;
+    let proxy = Proxy::start(ironic::shared().await).await.unwrap();
+    let all = crowd(&site, RACK + SOUND).await;
     let (rack, sound) = all.split_at(RACK);
     let mut settings = super::settings(&proxy.endpoint);
     settings.timeout = PATIENCE.saturating_mul(2);
@@ -472,18 +476,11 @@ async fn while_a_crowd_is_being_cut_off_hardly_any_node_is_asked_about_alone() {
     /// The last ones are few, who need no such courtesy.
     const FEW: usize = 20;
     let site = Site::new("rack").await;
-    let ironic = ironic::shared().await;
-    let proxy = Proxy::start(ironic).await.unwrap();
-    let make = async |number: usize| {
-        let name = format!("h{number}");
-        let node = ironic.enroll_fake(&format!("{}-{name}", site.namespace)).await.unwrap();
-        switch(ironic, &node, "power on").await;
-        site.host(&name, &node, json!({})).await;
-        site.annotate(&name, json!({ PLAIN: HARD })).await;
-        (name, node)
-    };
-    let crowd: Vec<(String, String)> =
-        stream::iter(0..CROWD).map(make).buffer_unordered(8).collect().await;
+    let proxy = Proxy::start(ironic::shared().await).await.unwrap();
+    let crowd = crowd(&site, CROWD).await;
+    stream::iter(&crowd)
+        .for_each_concurrent(8, |(name, _)| site.annotate(name, json!({ PLAIN: HARD })))
+        .await;
     let often = Duration::from_secs(2);
     let _running = site.start(&proxy.endpoint, Policy { poll_interval: often, ..quick() });
     for (name, node) in &crowd {
