@@ -214,7 +214,7 @@ impl<'a> Taken<'a> {
             // One that may be there all the same keeps what it would have taken; any other must not be in others' way.
             if refusal.cause == Cause::Unknown {
                 self.doubted.insert((namespace, name.clone()), machine.node);
-                self.take(at, name, boot_mac, facts);
+                self.take(at, name, facts);
             }
             verdict.fail(&refusal.cause, &refusal.text);
             return verdict;
@@ -234,9 +234,9 @@ impl<'a> Taken<'a> {
             verdict.again = Some(FIRST_RETRY);
             return verdict.because(Reason::RateLimited);
         }
-        self.take(at, name.clone(), boot_mac, facts);
+        self.take(at, name.clone(), facts);
         self.allowance -= 1;
-        verdict.step = Some(Step::Create { name, boot_mac });
+        verdict.step = Some(Step::Create { name });
         verdict.because(Reason::Created)
     }
 
@@ -254,20 +254,19 @@ impl<'a> Taken<'a> {
         if !is_due || verdict.reason != Reason::HostFailed || self.allowance == 0 {
             return;
         }
-        let boot_mac = machine.inventory.facts().and_then(|facts| facts.boot_mac);
-        let (Some(name), Some(boot_mac)) = (verdict.name.clone(), boot_mac) else { return };
+        let Some(name) = verdict.name.clone() else { return };
         self.allowance -= 1;
         verdict.reason = Reason::Created;
         verdict.note = None;
-        verdict.step = Some(Step::Create { name, boot_mac });
+        verdict.step = Some(Step::Create { name });
     }
 
     /// A host takes its name, its addresses and a place under its resource's limit.
-    fn take(&mut self, at: usize, name: String, boot_mac: Mac, facts: &Facts) {
+    fn take(&mut self, at: usize, name: String, facts: &Facts) {
         self.made[at] += 1;
         self.names.insert((self.seen.resources[at].namespace.as_str(), name));
-        self.boot_macs.insert(boot_mac);
-        self.macs.extend(facts.macs.iter().chain([&boot_mac]));
+        self.boot_macs.extend(facts.boot_mac);
+        self.macs.extend(facts.macs.iter().chain(&facts.boot_mac));
     }
 
     /// Says of a machine without facts or ports what it waits for, and when that has lasted too

@@ -10,7 +10,6 @@ use serde_json::json;
 use crate::hardware::Encoded;
 use crate::inventory::Facts;
 use crate::labels;
-use crate::mac::Mac;
 use crate::node_id::NodeId;
 use crate::resource::Resource;
 
@@ -18,30 +17,20 @@ use crate::resource::Resource;
 /// again. Without it the operator's webhook refuses hardware details on a new host.
 const NO_INSPECTION: &str = "disabled";
 
-/// A host to be created.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NewHost {
-    /// The object.
-    pub object: BareMetalHost,
-    /// Whether the machine told more about itself than an object can hold.
-    pub cut: bool,
-}
-
 /// Makes the host: what the operator needs in order to have it as discovered, with its hardware
 /// and its identifier in Ironic, without looking at the machine again.
 pub fn new_host(
     resource: &Resource,
     name: &str,
     node: NodeId,
-    boot_mac: Mac,
     facts: &Facts,
     details: &Encoded,
-) -> NewHost {
+) -> BareMetalHost {
     let defaults = resource.spec.host_defaults.clone().unwrap_or_default();
     let spec = BareMetalHostSpec {
         // The machine runs: it has just told about itself.
         online: defaults.online.unwrap_or(true),
-        boot_mac_address: Some(boot_mac.to_string()),
+        boot_mac_address: facts.boot_mac.map(|mac| mac.to_string()),
         boot_mode: boot_mode(defaults.boot_mode, facts),
         automated_cleaning_mode: defaults.automated_cleaning_mode.map(cleaning_mode),
         // The operator learns it by the inspection, which is not to be.
@@ -50,10 +39,10 @@ pub fn new_host(
         bmc: resource.bmc_of(facts),
         ..BareMetalHostSpec::default()
     };
-    let mut object = BareMetalHost::new(&resource.namespace, name, spec);
-    object.metadata.labels = Some(host_labels(resource, facts));
-    object.metadata.annotations = Some(annotations(node, facts, &details.text));
-    NewHost { object, cut: details.cut }
+    let mut host = BareMetalHost::new(&resource.namespace, name, spec);
+    host.metadata.labels = Some(host_labels(resource, facts));
+    host.metadata.annotations = Some(annotations(node, facts, &details.text));
+    host
 }
 
 /// The annotations that the operator takes over. Both hold the hardware: the first is the one that

@@ -39,14 +39,13 @@ impl<'a> Orders<'a> {
         let refused = table.refusals.all();
         let mut orders = Self { first: Vec::new(), last: Vec::new(), old: Vec::new() };
         for (verdict, machine) in plan.verdicts.iter().zip(table.nodes.machines()) {
-            let Some(Step::Create { name, boot_mac }) = &verdict.step else { continue };
+            let Some(Step::Create { name }) = &verdict.step else { continue };
             let Some(resource) = verdict.resource.and_then(|at| table.resources.get(at)) else {
                 continue;
             };
-            let (node, boot_mac) = (machine.node, *boot_mac);
-            let nodes = &table.nodes;
-            let order = Order { resource, machine, verdict, name, boot_mac, nodes };
-            let seen = table.nodes.seen(node);
+            let (node, nodes) = (machine.node, &table.nodes);
+            let order = Order { resource, machine, verdict, name, nodes };
+            let seen = nodes.seen(node);
             if seen.is_none_or(|seen| at.duration_since(seen) > SEEN_MAX_AGE) {
                 orders.old.push(order);
             } else if refused.contains_key(&node) {

@@ -17,7 +17,6 @@ use kube::ResourceExt as _;
 use crate::driver::{NodeDriver, drivers_of};
 use crate::index::{HostKey, Index};
 use crate::inventory::Ports;
-use crate::mac::Mac;
 use crate::machine::{Machine, Shown};
 use crate::naming::Named;
 use crate::node_id::NodeId;
@@ -149,8 +148,6 @@ pub enum Step {
     Create {
         /// Name of the host.
         name: String,
-        /// The interface that the machine boots from.
-        boot_mac: Mac,
     },
     /// Writes down, where it lasts as long as the node, that the node had a host: so that a person
     /// can delete the host.

@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 use crate::adopt;
 use crate::context::Context;
 use crate::driver::NodeDriver;
-use crate::host::{NewHost, new_host};
+use crate::hardware::Encoded;
+use crate::host::new_host;
 use crate::index::{Change, HostKey, Index};
 use crate::inventory::printable;
-use crate::mac::Mac;
 use crate::machine::Machine;
 use crate::model::{Adoption, Approvals, Made, Unmarked, Verdict};
 use crate::node_id::NodeId;
@@ -45,8 +45,6 @@ pub struct Order<'a> {
     pub verdict: &'a Verdict,
     /// The host's name.
     pub name: &'a str,
-    /// The interface that the machine boots from.
-    pub boot_mac: Mac,
     /// What Ironic shows, and the machine's hardware; that is read again where it had no room.
     pub nodes: &'a Nodes,
 }
@@ -54,7 +52,7 @@ pub struct Order<'a> {
 /// Makes a host. It is in the index before this returns, so that the next pass knows it. Where its hardware has to be read
 /// again, that is waited for no longer than this.
 pub async fn create(context: &Context, order: Order<'_>, patience: Duration) -> Made {
-    let Order { resource, machine, verdict, name, boot_mac, .. } = order;
+    let Order { resource, machine, verdict, name, .. } = order;
     let Some(facts) = machine.inventory.facts() else { return Made::Stale };
     let read;
     let details = match order.nodes.details(machine.node) {
@@ -69,15 +67,15 @@ pub async fn create(context: &Context, order: Order<'_>, patience: Duration) -> 
             Err(error) => return undescribed(machine.node, &error),
         },
     };
-    let host = new_host(resource, name, machine.node, boot_mac, facts, details);
+    let host = new_host(resource, name, machine.node, facts, details);
     let client = &context.kit.client;
     // What the watch told since the decision counts, too.
     let stands_in_the_way = |index: &mut Index| {
         let shows = |node| order.nodes.has(node);
         let known = index.known(machine.node, None, &machine.ports, Some(facts), shows);
-        !known.is_empty() || (host.object.spec.bmc.is_some() && !index.claiming(facts).is_empty())
+        !known.is_empty() || (host.spec.bmc.is_some() && !index.claiming(facts).is_empty())
     };
-    if let Some(bmc) = &host.object.spec.bmc {
+    if let Some(bmc) = &host.spec.bmc {
         if context.index.with(stands_in_the_way) || !context.kit.may_act() {
             return Made::Stale;
         }
@@ -111,7 +109,7 @@ pub async fn create(context: &Context, order: Order<'_>, patience: Duration) -> 
     if !context.kit.may_act() {
         return Made::Stale;
     }
-    match asked("create a host", post(client, &resource.namespace, &host.object)).await {
+    match asked("create a host", post(client, &resource.namespace, &host)).await {
         Ok(made) => {
             let key = HostKey::new(&resource.namespace, name);
             context.mark(Unmarked { node: machine.node, host: key.clone() });
@@ -122,10 +120,10 @@ pub async fn create(context: &Context, order: Order<'_>, patience: Duration) -> 
                 object.name = name,
                 node.id = %machine.node,
                 discovery = resource.name,
-                mac = %boot_mac,
+                mac = facts.boot_mac.map(tracing::field::display),
                 "Made a host"
             );
-            let told = (made.object_ref(&()), event_of(order, &host));
+            let told = (made.object_ref(&()), event_of(order, details));
             Made::Created(key, Box::new(told))
         }
         // The answer to a name that is taken, as to a lost race.
@@ -228,7 +226,7 @@ fn other_name<'a>(verdict: &'a Verdict, name: &str) -> Option<&'a str> {
 }
 
 /// What is told of a new host.
-fn event_of(order: Order<'_>, host: &NewHost) -> Event {
+fn event_of(order: Order<'_>, details: &Encoded) -> Event {
     let Order { resource, machine, verdict, name, .. } = order;
     let passed_over = verdict.named.as_ref().map(|named| named.passed_over.as_slice());
     let fell_back: Vec<String> = passed_over
@@ -240,14 +238,14 @@ fn event_of(order: Order<'_>, host: &NewHost) -> Event {
     if !fell_back.is_empty() {
         text.push_str(&text::not_named_by(&fell_back));
     }
-    if host.cut {
+    if details.cut {
         text.push_str(text::HARDWARE_LEFT_OUT);
     }
     if let Some(mac) = machine.inventory.facts().and_then(|facts| facts.portless_boot) {
         text.push_str(&text::portless_boot(mac));
     }
     if resource.erases() {
-        text.push_str(text::erased(host.object.spec.bmc.is_some()));
+        text.push_str(text::erased(resource.bmc.is_some()));
     }
     text.push_str(&text::made_for(&resource.namespace, &resource.name));
     let reason = if fell_back.is_empty() { HOST_CREATED } else { HOST_NAMED_BY_FALLBACK };

@@ -130,7 +130,7 @@ fn host_gets_the_bmc_with_the_credentials_that_its_discovery_names() {
     let made = |more: &Value, facts: &Facts| {
         let details = HardwareDetails::read(&Inventory::default()).encoded();
         let racks = resource("racks", more);
-        new_host(&racks, "n1", node(1), mac(1, 0), facts, &details).object.spec
+        new_host(&racks, "n1", node(1), facts, &details).spec
     };
     let facts = posted("192.0.2.7", "::", "{}%/@#");
     let bmc = made(&spec(TEMPLATE, &json!({})), &facts).bmc.unwrap();

@@ -21,7 +21,7 @@ use kube::api::{Api, DeleteParams, PostParams};
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Client, CustomResourceExt as _};
 use serde_json::{Value, json};
-use world::{facts, mac, node};
+use world::{facts, node};
 
 async fn discoveries(namespace: &str) -> Api<BareMetalHostDiscovery> {
     let client: Client = shared().await.admin().await;
@@ -144,11 +144,9 @@ async fn the_api_server_keeps_every_field_of_a_new_host() {
         &racks,
         "n1",
         node(1),
-        mac(1, 0),
         &facts(1),
         &HardwareDetails::read(&Inventory::default()).encoded(),
-    )
-    .object;
+    );
     let api: Api<BareMetalHost> = Api::namespaced(client, &namespace);
     let stored = api.create(&PostParams::default(), &made).await.unwrap();
     let mut kept = stored.spec.clone();

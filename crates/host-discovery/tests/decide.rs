@@ -65,7 +65,7 @@ fn an_unknown_machine_becomes_a_host_with_the_templates_name_and_its_boot_addres
     let spec = json!({"resourceNameTemplate": {"prefix": "bm-", "suffix": "-x", "hardwareDetails": "hostname"}});
     let verdict = one(machine(1), &spec, &Index::default());
     assert_eq!(verdict.reason, Reason::Created);
-    let step = Step::Create { name: "bm-n1-x".to_owned(), boot_mac: mac(1, 0) };
+    let step = Step::Create { name: "bm-n1-x".to_owned() };
     assert_eq!(verdict.step, Some(step));
     assert_eq!(verdict.resource, Some(0));
 }

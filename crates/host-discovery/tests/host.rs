@@ -52,8 +52,7 @@ fn made(spec: &Value, inventory: &Inventory) -> BareMetalHost {
     let mac = Mac::parse("52:54:00:00:07:01").unwrap();
     let facts = Facts::read(inventory, &[Port { mac, pxe: true }]);
     let node = NodeId::parse(NODE).unwrap();
-    new_host(&resource(spec), "n1", node, mac, &facts, &HardwareDetails::read(inventory).encoded())
-        .object
+    new_host(&resource(spec), "n1", node, &facts, &HardwareDetails::read(inventory).encoded())
 }
 
 fn annotation(host: &BareMetalHost, key: &str) -> Value {
@@ -217,7 +216,7 @@ fn a_new_host_has_no_field_that_a_release_of_the_operator_does_not_know() {
     let node = NodeId::parse(NODE).unwrap();
     let unknown_to = |known: LateFields| {
         let details = HardwareDetails::read(&inventory).for_operator(known).encoded();
-        let host = new_host(&resource(&json!({})), "n1", node, mac, &facts, &details).object;
+        let host = new_host(&resource(&json!({})), "n1", node, &facts, &details);
         let status = annotation(&host, "baremetalhost.metal3.io/status");
         let hardware = annotation(&host, "inspect.metal3.io/hardwaredetails");
         assert_eq!(status["hardware"], hardware);
@@ -320,11 +319,10 @@ fn who_looks_after_a_discovery_looks_after_its_hosts_unless_it_says_otherwise() 
     let labelled = |spec: &Value| {
         let mut of = resource(spec);
         of.watch_filter = Some("east".to_owned());
-        let mac = Mac::parse("52:54:00:00:07:01").unwrap();
         let details = HardwareDetails::read(&inventory()).encoded();
         let node = NodeId::parse(NODE).unwrap();
-        let made = new_host(&of, "n1", node, mac, &Facts::default(), &details);
-        made.object.metadata.labels.unwrap()[key].clone()
+        let made = new_host(&of, "n1", node, &Facts::default(), &details);
+        made.metadata.labels.unwrap()[key].clone()
     };
     assert_eq!(labelled(&json!({})), "east");
     assert_eq!(labelled(&json!({"labels": {key: "west"}})), "west");

@@ -58,6 +58,10 @@ fn events() -> impl Strategy<Value = Event> {
     ]
 }
 
+fn boot_mac_of(machine: &Machine) -> Mac {
+    machine.inventory.facts().and_then(|facts| facts.boot_mac).unwrap()
+}
+
 struct World {
     nodes: BTreeMap<u8, NodeId>,
     next_node: u8,
@@ -110,13 +114,14 @@ impl World {
             complete: true,
         };
         let verdicts = decide(&seen, &Policy::default(), Timestamp::UNIX_EPOCH).verdicts;
-        let steps = verdicts.into_iter().filter_map(|it| Some((it.node, it.step?)));
-        for (node, step) in steps.take(writes) {
+        let steps = verdicts.into_iter().zip(&machines);
+        let steps = steps.filter_map(|(it, machine)| Some((it.node, it.step?, machine)));
+        for (node, step, machine) in steps.take(writes) {
             match step {
                 Step::Remember { .. } => {
                     self.had_host.insert(node);
                 }
-                Step::Create { name, boot_mac } => {
+                Step::Create { name } => {
                     assert!(!self.refused.contains(&node), "{name} was made again");
                     assert!(!self.resource.spec.suspend);
                     let key = HostKey::new("metal", &name);
@@ -125,7 +130,7 @@ impl World {
                             "labels": {DISCOVERED_BY: "racks"},
                             "annotations": {NODE_ID: node.to_string()},
                         },
-                        "spec": {"bootMACAddress": boot_mac.to_string()},
+                        "spec": {"bootMACAddress": boot_mac_of(machine).to_string()},
                     });
                     let there =
                         self.hosts.entry(key).or_insert_with(|| host("metal", &name, &made));
@@ -261,13 +266,14 @@ proptest! {
             if verdict.reason.sort() != Sort::Known {
                 prop_assert!(verdict.reason != Reason::KnownTwice || verdict.hosts.len() > 1);
             }
-            let Some(Step::Create { name, boot_mac }) = &verdict.step else { continue };
+            let Some(Step::Create { name }) = &verdict.step else { continue };
+            let boot_mac = boot_mac_of(machine);
             let at = verdict.resource.unwrap();
             let resource = &resources[at];
             prop_assert!(is_label(name) && !hosts.has_name(&resource.namespace, name));
             prop_assert!(names.insert((resource.namespace.clone(), name.clone())), "{} twice", name);
-            prop_assert!(addresses.insert(*boot_mac), "{} twice", boot_mac);
-            prop_assert!(machine.ports.iter().any(|port| port.mac == *boot_mac));
+            prop_assert!(addresses.insert(boot_mac), "{} twice", boot_mac);
+            prop_assert!(machine.ports.iter().any(|port| port.mac == boot_mac));
             prop_assert!(machine.name.is_none() && machine.enrolled);
             prop_assert!(!resource.spec.suspend && !resource.spec.dry_run && resource.template.is_ok());
             *per_resource.entry(at).or_insert(0) += 1;
