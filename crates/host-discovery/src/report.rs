@@ -17,30 +17,21 @@ pub const LONGEST_LIST: usize = 100;
 /// Addresses that are told of one machine.
 const MOST_MACS: usize = 32;
 
-/// Counts and lists of the resource at this place. `known` is how many nodes of Ironic are hosts
-/// and `made` how many of them this resource made.
+/// Counts and lists of the resource at this place. The machines are those that the plan is about, in its order; `known` is how
+/// many nodes of Ironic are hosts and `made` how many of them this resource made.
 pub fn report<'a>(
     at: usize,
-    plan: &HostPlan,
-    machines: impl IntoIterator<Item = &'a Machine, IntoIter: Clone>,
+    plan: &'a HostPlan,
+    machines: impl IntoIterator<Item = &'a Machine>,
     known: u32,
     made: u32,
 ) -> Report {
     let mut report = Report::default();
-    let (mut pending, mut failures, mut conflicts) = (Vec::new(), Vec::new(), Vec::new());
-    // Both are in one order.
-    let mut machines = machines.into_iter();
-    for verdict in plan.verdicts.iter().filter(|it| it.resource == Some(at)) {
-        let mut rest = machines.clone();
-        let Some(machine) = rest.find(|it| it.node == verdict.node) else { continue };
-        machines = rest;
-        match verdict.sort() {
-            Sort::Pending => pending.push((verdict, machine)),
-            Sort::Failed => failures.push((verdict, machine)),
-            Sort::Conflicting => conflicts.push((verdict, machine)),
-            Sort::Known | Sort::Created | Sort::Unlisted => {}
-        }
-    }
+    let all = plan.verdicts.iter().zip(machines);
+    let all: Vec<_> = all.filter(|(verdict, _)| verdict.resource == Some(at)).collect();
+    let with = |sort: Sort| all.iter().filter(|(it, _)| it.sort() == sort).copied().collect();
+    let [pending, failures, conflicts]: [Vec<_>; 3] =
+        [Sort::Pending, Sort::Failed, Sort::Conflicting].map(with);
     report.counts = DiscoveryCounts {
         known: count(known),
         created: count(made),

@@ -155,27 +155,6 @@ fn a_status_that_says_the_same_is_the_same_and_a_new_reason_has_a_new_time() {
 }
 
 #[test]
-fn a_machine_that_went_after_the_decision_costs_the_others_nothing() {
-    let (mut machines, resources, hosts) = small_world();
-    let decision = decided(&machines, &resources, &hosts);
-    machines.remove(0);
-    let before = BareMetalHostDiscoveryStatus::default();
-    let status = report(0, &decision, &machines, 7, 3).status(&before, Timestamp::UNIX_EPOCH);
-    assert_eq!(status.pending, []);
-    assert_eq!(written(&status)["conflicts"][0]["macs"][0], "52:54:00:00:03:00");
-}
-
-#[test]
-fn a_machine_that_came_between_after_the_decision_costs_the_others_nothing() {
-    let (mut machines, resources, hosts) = small_world();
-    let decision = decided(&machines, &resources, &hosts);
-    machines.insert(1, machine(9));
-    let before = BareMetalHostDiscoveryStatus::default();
-    let status = report(0, &decision, &machines, 7, 3).status(&before, Timestamp::UNIX_EPOCH);
-    assert_eq!((status.failures.len(), status.conflicts.len()), (1, 1));
-}
-
-#[test]
 fn lists_are_bounded_and_counts_are_not() {
     let machines: Vec<_> = (0..150).map(machine).collect();
     let resources = [resource("racks", &json!({"suspend": true}))];
