@@ -6,42 +6,24 @@ use controller_kit::engine::Reason as _;
 use controller_kit::engine::reasons::{Location, ObjectPart};
 use controller_kit::reasons;
 
-/// A host was made.
-pub const HOST_CREATED: &str = "HostCreated";
-/// A host was made, and named by another value than its discovery asks for.
-pub const HOST_NAMED_BY_FALLBACK: &str = "HostNamedByFallback";
-/// An approval names no machine that could become a host.
-pub const APPROVAL_UNKNOWN: &str = "ApprovalUnknown";
 /// A discovery cannot be decoded.
 pub const UNDECODABLE: &str = "Undecodable";
 
-const READY: Location = Location::new(
-    "BareMetalHostDiscovery",
-    ObjectPart::Condition("Ready"),
-    "Whether machines become hosts.",
-);
-const IRONIC: Location = Location::new(
-    "BareMetalHostDiscovery",
+const READY: Location =
+    in_discovery(ObjectPart::Condition("Ready"), "Whether machines become hosts.");
+const IRONIC: Location = in_discovery(
     ObjectPart::Condition("IronicReachable"),
     "Whether Ironic answers this controller.",
 );
-const PENDING: Location = Location::new(
-    "BareMetalHostDiscovery",
+const PENDING: Location = in_discovery(
     ObjectPart::List("status.pending"),
     "Machines that wait for a person or for room.",
 );
-const FAILURES: Location = Location::new(
-    "BareMetalHostDiscovery",
-    ObjectPart::List("status.failures"),
-    "Machines that cannot become hosts.",
-);
-const CONFLICTS: Location = Location::new(
-    "BareMetalHostDiscovery",
-    ObjectPart::List("status.conflicts"),
-    "Machines that conflict with another host.",
-);
-const DISCOVERY_EVENT: Location = Location::new(
-    "BareMetalHostDiscovery",
+const FAILURES: Location =
+    in_discovery(ObjectPart::List("status.failures"), "Machines that cannot become hosts.");
+const CONFLICTS: Location =
+    in_discovery(ObjectPart::List("status.conflicts"), "Machines that conflict with another host.");
+const DISCOVERY_EVENT: Location = in_discovery(
     ObjectPart::Event,
     "A change, when it happens: also each new reason of a condition or a list.",
 );
@@ -52,6 +34,10 @@ const METRIC: Location = Location::new(
     ObjectPart::Metric("ferrite_host_discovery_waiting"),
     "Waits that no object shows.",
 );
+
+const fn in_discovery(part: ObjectPart, about: &'static str) -> Location {
+    Location::new("BareMetalHostDiscovery", part, about)
+}
 
 reasons! {
     /// Why a verdict was reached about a machine. Events say what to do, where the reason does not say it itself.

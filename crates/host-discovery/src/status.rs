@@ -6,23 +6,20 @@ use api_types::metal3::{
 use api_types::names::capi::CONDITION_READY;
 use api_types::names::ferrite::CONDITION_IRONIC_REACHABLE;
 use api_types::time::whole;
-use controller_kit::engine::{Event, Reason as _};
+use controller_kit::engine::{self, Event, Reason as _};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::model::{Reach, Report, Troubles};
-use crate::reason::{self, Reason, advice};
+use crate::reason::{self, Notice, Reason, advice};
 use crate::resource::Resource;
 use crate::text;
 
 /// Characters of a condition's message.
 const LONGEST_MESSAGE: usize = 1024;
 /// Reasons for which a resource is not ready by what was counted.
-const COUNTED: [&str; 3] = [HOSTS_REFUSED, HOSTS_FAILED, TOO_MANY_MACHINES];
-const HOSTS_REFUSED: &str = "HostsRefused";
-const HOSTS_FAILED: &str = "HostsFailed";
-const TOO_MANY_MACHINES: &str = "TooManyMachines";
+const COUNTED: [Notice; 3] = [Notice::HostsRefused, Notice::HostsFailed, Notice::TooManyMachines];
 
 /// Sets both conditions. Their times stay as they are while they say yes, or no.
 pub fn conditions(
@@ -36,9 +33,9 @@ pub fn conditions(
     let reachable = match reach {
         Reach::Unknown => match known {
             Some(known) => (known.status.clone(), known.reason.clone(), known.message.clone()),
-            None => say("Unknown", "NotAsked", text::IRONIC_NOT_ASKED),
+            None => say("Unknown", Notice::NotAsked.as_str(), text::IRONIC_NOT_ASKED),
         },
-        Reach::Answers => say("True", "Answers", text::IRONIC_ANSWERS),
+        Reach::Answers => say("True", Notice::Answers.as_str(), text::IRONIC_ANSWERS),
         Reach::Silent { class, text, .. } => say("False", class, text),
     };
     let is_reachable = reachable.0 == "True";
@@ -54,6 +51,10 @@ fn say(status: &str, reason: &str, message: &str) -> Said {
     (status.to_owned(), reason.to_owned(), message)
 }
 
+fn no(reason: impl engine::Reason, message: &str) -> Said {
+    say("False", reason.as_str(), message)
+}
+
 /// Whether machines become hosts, and if not, what to change. The first that applies.
 fn ready(
     resource: &Resource,
@@ -64,41 +65,44 @@ fn ready(
     let counts = status.counts.clone().unwrap_or_default();
     let mistakes = resource.mistakes.join("; ");
     if !resource.makes_hosts() {
-        return say("False", "TemplateInvalid", &mistakes);
+        return no(Reason::TemplateInvalid, &mistakes);
     }
     if !mistakes.is_empty() {
-        return say("False", "SpecInvalid", &text::left_out_of_spec(&mistakes));
+        return no(Notice::SpecInvalid, &text::left_out_of_spec(&mistakes));
     }
     if !is_reachable {
-        return say("False", "IronicNotReachable", text::SEE_IRONIC_REACHABLE);
+        return no(Notice::IronicNotReachable, text::SEE_IRONIC_REACHABLE);
     }
     if let Some(text) = &resource.behind {
-        return say("False", "OlderUndecodable", text);
+        return no(Notice::OlderUndecodable, text);
     }
     if resource.spec.suspend {
-        return say("False", Reason::Suspended.as_str(), text::SUSPENDED);
+        return no(Reason::Suspended, text::SUSPENDED);
     }
     if let Some((count, first)) = &troubles.refused {
-        return say("False", HOSTS_REFUSED, &text::hosts_refused(*count, first));
+        return no(Notice::HostsRefused, &text::hosts_refused(*count, first));
     }
     if let Some((count, one)) = &troubles.failed {
-        return say("False", HOSTS_FAILED, &text::hosts_failed(*count, one));
+        return no(Notice::HostsFailed, &text::hosts_failed(*count, one));
     }
     if troubles.left_out > 0 {
-        return say("False", TOO_MANY_MACHINES, &text::too_many_machines(troubles.left_out));
+        return no(Notice::TooManyMachines, &text::too_many_machines(troubles.left_out));
     }
     let spec = &resource.spec;
     let most = spec.max_hosts.filter(|_| resource.is_full(counts.created));
     let (reason, text) = match (most, spec.approval) {
-        _ if spec.dry_run => ("DryRun", text::DRY_RUN.to_owned()),
-        (Some(most), _) => ("MaxHostsReached", text::max_hosts_reached(most)),
-        (None, Approval::Automatic) => ("Discovering", text::DISCOVERING.to_owned()),
-        (None, Approval::Manual) => ("Discovering", text::DISCOVERING_APPROVED.to_owned()),
+        _ if spec.dry_run => (Reason::DryRun.as_str(), text::DRY_RUN.to_owned()),
+        (Some(most), _) => (Notice::MaxHostsReached.as_str(), text::max_hosts_reached(most)),
+        (None, approval) => {
+            let is_asked = approval == Approval::Manual;
+            let text = if is_asked { text::DISCOVERING_APPROVED } else { text::DISCOVERING };
+            (Notice::Discovering.as_str(), text.to_owned())
+        }
     };
     let Some(strays) = troubles.strays else {
         // Nobody counted yet: what was said before stays. That what stood in the way is over only a count says.
         let known = status.conditions.iter().find(|it| it.type_ == CONDITION_READY);
-        let told = |it: &&Condition| COUNTED.contains(&it.reason.as_str());
+        let told = |it: &&Condition| COUNTED.iter().any(|counted| counted.as_str() == it.reason);
         if let Some(known) = known.filter(told) {
             return say("False", &known.reason, &known.message);
         }
@@ -129,11 +133,9 @@ fn put(
     generation: Option<i64>,
     now: Timestamp,
 ) {
-    let known = status.conditions.iter().position(|it| it.type_ == type_);
-    let since = known
-        .map(|at| &status.conditions[at])
-        .filter(|it| it.status == value)
-        .map(|it| it.last_transition_time.clone());
+    let known = status.conditions.iter_mut().find(|it| it.type_ == type_);
+    let since = known.as_ref().filter(|it| it.status == value);
+    let since = since.map(|it| it.last_transition_time.clone());
     let condition = Condition {
         type_: type_.to_owned(),
         status: value,
@@ -143,7 +145,7 @@ fn put(
         last_transition_time: since.unwrap_or(Time(whole(now))),
     };
     match known {
-        Some(at) => status.conditions[at] = condition,
+        Some(known) => *known = condition,
         None => status.conditions.push(condition),
     }
 }

@@ -8,7 +8,7 @@ use api_types::metal3::{
 };
 use api_types::names::ferrite;
 use controller_kit::api_error::unless_gone;
-use controller_kit::engine::{Error, Event, Outcome, asked};
+use controller_kit::engine::{Error, Event, Outcome, Reason as _, asked};
 use ironic::{Class, PatchOp};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::Request;
@@ -27,7 +27,7 @@ use crate::model::{Adoption, Approvals, Made, Unmarked, Verdict};
 use crate::node_id::NodeId;
 use crate::nodes::{ENROLL, HAD_HOST, Nodes};
 use crate::observe;
-use crate::reason::{APPROVAL_UNKNOWN, HOST_CREATED, HOST_NAMED_BY_FALLBACK};
+use crate::reason::Notice;
 use crate::refusals::{Cause, LONGEST_TEXT};
 use crate::resource::Resource;
 use crate::sighting::Sighting;
@@ -248,8 +248,9 @@ fn event_of(order: Order<'_>, details: &Encoded) -> Event {
         text.push_str(text::erased(resource.bmc.is_some()));
     }
     text.push_str(&text::made_for(&resource.namespace, &resource.name));
-    let reason = if fell_back.is_empty() { HOST_CREATED } else { HOST_NAMED_BY_FALLBACK };
-    Event::new(false, reason, "Discover", &text)
+    let is_asked_for = fell_back.is_empty();
+    let reason = if is_asked_for { Notice::HostCreated } else { Notice::HostNamedByFallback };
+    Event::new(false, reason.as_str(), "Discover", &text)
 }
 
 /// Takes settled approvals off a resource.
@@ -267,7 +268,8 @@ pub async fn settle_approvals(
     let patch = Patch::Merge(patch);
     let after = asked("settle approvals", api.patch(&name, &params, &patch)).await?;
     let unknown = approvals.unknown.iter();
-    let event = |it: &String| Event::new(true, APPROVAL_UNKNOWN, it, &text::unknown_approval(it));
+    let reason = Notice::ApprovalUnknown.as_str();
+    let event = |it: &String| Event::new(true, reason, it, &text::unknown_approval(it));
     let events = unknown.map(event).collect();
     Ok(Outcome { version: after.metadata.resource_version, events, ..Outcome::default() })
 }
