@@ -103,7 +103,7 @@ impl<'a> Taken<'a> {
 
         // It is somebody's already.
         let known =
-            hosts.known(machine.node, name, &machine.ports, facts, |it| self.seen.nodes.shows(it));
+            hosts.known(machine.node, name, &machine.ports, facts, |it| self.seen.nodes.has(it));
         if let Some(mut verdict) = settled(machine, &known) {
             if verdict.reason == Reason::KnownTwice {
                 verdict.doubtful = self.only_its_word(&known);
@@ -349,7 +349,7 @@ impl<'a> Taken<'a> {
     /// Whether some of the hosts that a machine is have nothing in common but what the machine says of itself: it may be one
     /// of them, or a stranger who names the addresses of both.
     fn only_its_word(&self, known: &[Known]) -> bool {
-        let shows = |node| self.seen.nodes.shows(node);
+        let shows = |node| self.seen.nodes.has(node);
         let are_one = |a: &Known, b: &Known| self.seen.hosts.are_one(&a.host, &b.host, shows);
         let pairs =
             known.iter().enumerate().flat_map(|(at, a)| known[..at].iter().map(move |b| (a, b)));
@@ -421,7 +421,6 @@ fn approvals(seen: &Observed<'_>, verdicts: &[Verdict]) -> Vec<Approvals> {
         let mut list = Approvals {
             resource: at,
             keep: BTreeSet::new(),
-            done: BTreeSet::new(),
             unknown: resource.strange_approvals.clone(),
         };
         for node in &resource.approved {
@@ -433,8 +432,9 @@ fn approvals(seen: &Observed<'_>, verdicts: &[Verdict]) -> Vec<Approvals> {
                 verdict.resource == Some(at) || verdict.reason.is_incomplete()
             });
             if is_host {
-                list.done.insert(*node);
-            } else if may_come {
+                continue;
+            }
+            if may_come {
                 list.keep.insert(*node);
             } else {
                 list.unknown.push(node.to_string());

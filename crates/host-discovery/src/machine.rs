@@ -1,7 +1,5 @@
 //! A machine that Ironic shows and that may become a host.
 
-use std::fmt;
-
 use k8s_openapi::jiff::Timestamp;
 
 use crate::inventory::{Facts, Port};
@@ -48,12 +46,6 @@ impl Machine {
             had_host: false,
         }
     }
-}
-
-/// What Ironic shows, whether or not something may be made of it.
-pub trait Shown: fmt::Debug {
-    /// Whether Ironic shows this node.
-    fn shows(&self, node: NodeId) -> bool;
 }
 
 /// What came of asking for an inventory.

@@ -17,9 +17,10 @@ use kube::ResourceExt as _;
 use crate::driver::{NodeDriver, drivers_of};
 use crate::index::{HostKey, Index};
 use crate::inventory::Ports;
-use crate::machine::{Machine, Shown};
+use crate::machine::Machine;
 use crate::naming::Named;
 use crate::node_id::NodeId;
+use crate::nodes::Nodes;
 use crate::reason::{Pass, Reason, Sort};
 use crate::refusals::{Cause, Refusal};
 use crate::resource::Resource;
@@ -58,7 +59,7 @@ pub struct Observed<'a> {
     /// Every discovery.
     pub resources: &'a [Resource],
     /// Every node that Ironic shows.
-    pub nodes: &'a dyn Shown,
+    pub nodes: &'a Nodes,
     /// Every host.
     pub hosts: &'a Index,
     /// Machines whose host could not be made.
@@ -162,10 +163,8 @@ pub enum Step {
 pub struct Approvals {
     /// The resource, by its place in the list.
     pub resource: usize,
-    /// Those that remain.
+    /// Those that remain: the others are settled.
     pub keep: BTreeSet<NodeId>,
-    /// Those whose machine is a host now.
-    pub done: BTreeSet<NodeId>,
     /// Those that name no machine of this resource, as they can be shown.
     pub unknown: Vec<String>,
 }

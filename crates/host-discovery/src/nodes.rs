@@ -16,7 +16,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::hardware::Encoded;
 use crate::index::{HostKey, Index};
 use crate::inventory::{Facts, Port, abridged};
-use crate::machine::{Machine, Reading, Shown};
+use crate::machine::{Machine, Reading};
 use crate::model::{HostPlan, Step, Unmarked, Verdict};
 use crate::node_id::NodeId;
 use crate::reason::Reason;
@@ -496,12 +496,6 @@ impl Nodes {
             self.facts -= track.machine.bytes();
             self.details -= track.details_size();
         }
-    }
-}
-
-impl Shown for Nodes {
-    fn shows(&self, node: NodeId) -> bool {
-        self.has(node)
     }
 }
 
