@@ -55,9 +55,8 @@ struct Taken<'a> {
     oldest_first: Vec<usize>,
     allowance: u32,
     made: Vec<u32>,
-    names: BTreeSet<(&'a str, String)>,
-    /// Those of them of hosts that may be there, and the nodes of these.
-    doubted: BTreeMap<(&'a str, String), NodeId>,
+    /// Names, and the nodes of those hosts that only may be there.
+    names: BTreeMap<(&'a str, String), Option<NodeId>>,
     /// Names that a dry run told.
     told: BTreeSet<(&'a str, String)>,
     boot_macs: BTreeSet<Mac>,
@@ -87,8 +86,7 @@ impl<'a> Taken<'a> {
             oldest_first,
             allowance: seen.allowance,
             made: made.collect(),
-            names: BTreeSet::new(),
-            doubted: BTreeMap::new(),
+            names: BTreeMap::new(),
             told: BTreeSet::new(),
             boot_macs: BTreeSet::new(),
             macs: BTreeSet::new(),
@@ -141,8 +139,7 @@ impl<'a> Taken<'a> {
         let told =
             |name: &String| resource.spec.dry_run && self.told.contains(&(namespace, name.clone()));
         let free = |name: &&String| !hosts.has_name(namespace, name) && !told(name);
-        let mut both = named.iter().flat_map(|it| std::iter::once(&it.name).chain(&it.beside));
-        verdict.name = both.find(free).cloned();
+        verdict.name = named.iter().flat_map(Named::both).find(free).cloned();
         verdict.named = named.as_ref().ok().cloned();
         let bmc = resource.bmc.as_ref().map(|it| it.proposed(facts));
         verdict.bmc = bmc.iter().flatten().map(|it| it.address.clone()).next();
@@ -169,17 +166,16 @@ impl<'a> Taken<'a> {
             return verdict.because(reason);
         }
         let Some(name) = verdict.name.clone() else {
-            let holders =
-                verdict.named.iter().flat_map(|it| std::iter::once(&it.name).chain(&it.beside));
-            verdict.hosts = holders.map(|name| HostKey::new(namespace, name)).collect();
+            let both = verdict.named.iter().flat_map(Named::both);
+            verdict.hosts = both.map(|name| HostKey::new(namespace, name)).collect();
             return verdict.because(Reason::NameConflict);
         };
-        if self.is_taken(machine, facts) || self.names.contains(&(namespace, name.clone())) {
+        let holder = self.names.get(&(namespace, name.clone()));
+        if holder.is_some() || self.is_taken(machine, facts) {
             // The second name is taken only where a host has the first. That a machine is about to
             // get the first is not enough: another replica may have given it to this one.
             verdict.again = Some(FIRST_RETRY);
-            let holder = self.doubted.get(&(namespace, name.clone()));
-            verdict.note = holder.map(|it| text::after_doubted(*it, &name));
+            verdict.note = holder.copied().flatten().map(|it| text::after_doubted(it, &name));
             return verdict.because(Reason::AfterAnother);
         }
 
@@ -213,8 +209,7 @@ impl<'a> Taken<'a> {
         if let Some(refusal) = refusal.filter(waits) {
             // One that may be there all the same keeps what it would have taken; any other must not be in others' way.
             if refusal.cause == Cause::Unknown {
-                self.doubted.insert((namespace, name.clone()), machine.node);
-                self.take(at, name, facts);
+                self.take(at, name, facts, Some(machine.node));
             }
             verdict.fail(&refusal.cause, &refusal.text);
             return verdict;
@@ -234,7 +229,7 @@ impl<'a> Taken<'a> {
             verdict.again = Some(FIRST_RETRY);
             return verdict.because(Reason::RateLimited);
         }
-        self.take(at, name.clone(), facts);
+        self.take(at, name.clone(), facts, None);
         self.allowance -= 1;
         verdict.step = Some(Step::Create { name });
         verdict.because(Reason::Created)
@@ -261,10 +256,11 @@ impl<'a> Taken<'a> {
         verdict.step = Some(Step::Create { name });
     }
 
-    /// A host takes its name, its addresses and a place under its resource's limit.
-    fn take(&mut self, at: usize, name: String, facts: &Facts) {
+    /// A host takes its name, its addresses and a place under its resource's limit; also the host of this node, which only may
+    /// be there.
+    fn take(&mut self, at: usize, name: String, facts: &Facts, doubted: Option<NodeId>) {
         self.made[at] += 1;
-        self.names.insert((self.seen.resources[at].namespace.as_str(), name));
+        self.names.insert((self.seen.resources[at].namespace.as_str(), name), doubted);
         self.boot_macs.extend(facts.boot_mac);
         self.macs.extend(facts.macs.iter().chain(&facts.boot_mac));
     }

@@ -95,17 +95,13 @@ impl HostPlan {
 
     /// The resources, by their places, that make hosts by it.
     pub fn makers(&self) -> BTreeSet<usize> {
-        let creates = |it: &&Verdict| matches!(it.step, Some(Step::Create { .. }));
-        self.verdicts.iter().filter(creates).filter_map(|it| it.resource).collect()
+        self.verdicts.iter().filter(|it| it.creates()).filter_map(|it| it.resource).collect()
     }
 
     /// Makes no hosts of these resources after all, and says why of each that would be made.
     pub fn hold_back(&mut self, of: &BTreeSet<usize>, reason: Reason, why: &str) {
-        let is_meant = |it: &&mut Verdict| {
-            let is_of = it.resource.is_some_and(|at| of.contains(&at));
-            is_of && matches!(it.step, Some(Step::Create { .. }))
-        };
-        for verdict in self.verdicts.iter_mut().filter(is_meant) {
+        let is_of = |it: &Verdict| it.resource.is_some_and(|at| of.contains(&at));
+        for verdict in self.verdicts.iter_mut().filter(|it| it.creates() && is_of(it)) {
             verdict.reason = reason;
             verdict.note = Some(why.to_owned());
             verdict.step = None;
@@ -191,6 +187,10 @@ impl Verdict {
     pub fn sort(&self) -> Sort {
         let is_held = self.reason == Reason::AfterAnother && self.note.is_some();
         if is_held { Sort::Pending } else { self.reason.sort() }
+    }
+
+    fn creates(&self) -> bool {
+        matches!(self.step, Some(Step::Create { .. }))
     }
 
     /// The same for another reason.

@@ -193,6 +193,13 @@ pub struct Named {
     pub passed_over: Vec<(HardwareDetail, Unusable)>,
 }
 
+impl Named {
+    /// Both names, the first one first.
+    pub fn both(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.name).chain(&self.beside)
+    }
+}
+
 /// Names a machine by the detail that was asked for, else by the fallback, else by its boot MAC
 /// address, else by its identifier. A machine is never left without a name because its firmware
 /// holds a placeholder; what was passed over is told.
