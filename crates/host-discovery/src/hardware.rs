@@ -8,7 +8,6 @@ use std::net::IpAddr;
 
 use controller_kit::crd::{Field, Found, Needed, look};
 use ironic::{Disk, Interface, Inventory};
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::inventory::{LONGEST_TEXT, boots, printable};
@@ -23,15 +22,6 @@ pub const MOST_BYTES: usize = 64 * 1024;
 const MOST_ENTRIES: usize = 512;
 /// VLANs of one interface.
 const MOST_VLANS: usize = 128;
-
-/// Hardware details as text: a machine that waits for a person keeps them so, in a third of the memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Encoded {
-    /// JSON in the operator's schema.
-    pub text: Box<str>,
-    /// Whether something was left out because there was too much of it.
-    pub cut: bool,
-}
 
 /// Fields of an interface that came to the operator's schema late, and whether a host may have them: the webhook of an
 /// operator that does not know one refuses such a host.
@@ -59,19 +49,18 @@ impl LateFields {
     }
 }
 
-/// Hardware details, in the operator's schema.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(transparent)]
+/// Hardware details as they stand on a host. A machine that waits for a person keeps them as text, in a third of the memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HardwareDetails {
-    details: Value,
+    /// JSON in the operator's schema.
+    pub text: Box<str>,
     /// Whether something was left out because there was too much of it.
-    #[serde(skip)]
-    cut: bool,
+    pub cut: bool,
 }
 
 impl HardwareDetails {
-    /// Makes the details from an inventory, at most [`MOST_BYTES`] of them.
-    pub fn read(inventory: &Inventory) -> Self {
+    /// Makes the details from an inventory, at most [`MOST_BYTES`] of them, without what the installed operator does not know.
+    pub fn read(inventory: &Inventory, known: LateFields) -> Self {
         let machine = &inventory.machine;
         let vendor = &machine.system_vendor;
         let firmware = &vendor.firmware;
@@ -89,7 +78,7 @@ impl HardwareDetails {
                 },
             },
             "ramMebibytes": positive(machine.memory.physical_mb),
-            "nics": nics(inventory),
+            "nics": nics(inventory, known),
             "storage": machine.disks.iter().take(MOST_ENTRIES).map(disk).collect::<Value>(),
             "cpu": {
                 "arch": text(machine.cpu.architecture.as_deref()),
@@ -100,49 +89,31 @@ impl HardwareDetails {
             },
             "hostname": text(machine.hostname.as_deref()),
         });
-        let cut = machine.interfaces.len() > MOST_ENTRIES
+        let mut cut = machine.interfaces.len() > MOST_ENTRIES
             || machine.disks.len() > MOST_ENTRIES
             || machine.cpu.flags.len() > MOST_ENTRIES;
-        let mut details = Self { details: without_absent(details), cut };
-        while size(&details.details) > MOST_BYTES {
-            details.shorten();
+        let mut details = without_absent(details);
+        loop {
+            let text = details.to_string();
+            if text.len() <= MOST_BYTES {
+                return Self { text: text.into(), cut };
+            }
+            shorten(&mut details);
+            cut = true;
         }
-        details
     }
+}
 
-    /// The same without what the installed operator does not know.
-    #[must_use]
-    pub fn for_operator(mut self, known: LateFields) -> Self {
-        let nics = self.details.get_mut("nics").and_then(Value::as_array_mut);
-        for nic in nics.into_iter().flatten().filter_map(Value::as_object_mut) {
-            nic.retain(|field, _| match field.as_str() {
-                "lldp" => known.lldp,
-                "pciAddress" => known.pci_address,
-                _ => true,
-            });
-        }
-        self
-    }
-
-    /// The form in which they stand on a host.
-    pub fn encoded(&self) -> Encoded {
-        Encoded { text: self.details.to_string().into(), cut: self.cut }
-    }
-
-    /// Halves the list that takes most.
-    fn shorten(&mut self) {
-        self.cut = true;
-        let size_of = |list: &&str| self.details.pointer(list).map_or(0, size);
-        let Some(longest) = ["/cpu/flags", "/storage", "/nics"].into_iter().max_by_key(size_of)
-        else {
-            return;
-        };
-        let list = self.details.pointer_mut(longest).and_then(Value::as_array_mut);
-        if let Some(list) = list {
-            // The interface that the machine boots from is the last to go.
-            list.sort_by_key(|entry| longest == "/nics" && entry["pxe"] != true);
-            list.truncate(list.len() / 2);
-        }
+/// Halves the list that takes most.
+fn shorten(details: &mut Value) {
+    let size = |part: &Value| part.to_string().len();
+    let size_of = |list: &&str| details.pointer(list).map_or(0, size);
+    let longest = ["/cpu/flags", "/storage", "/nics"].into_iter().max_by_key(size_of);
+    let Some(longest) = longest else { return };
+    if let Some(list) = details.pointer_mut(longest).and_then(Value::as_array_mut) {
+        // The interface that the machine boots from is the last to go.
+        list.sort_by_key(|entry| longest == "/nics" && entry["pxe"] != true);
+        list.truncate(list.len() / 2);
     }
 }
 
@@ -164,12 +135,8 @@ fn without_absent(value: Value) -> Value {
     }
 }
 
-fn size(part: &Value) -> usize {
-    part.to_string().len()
-}
-
 /// One entry for each address, as the operator does it: an interface with two is there twice.
-fn nics(inventory: &Inventory) -> Vec<Value> {
+fn nics(inventory: &Inventory, known: LateFields) -> Vec<Value> {
     let mut entries = Vec::new();
     for interface in inventory.machine.interfaces.iter().take(MOST_ENTRIES) {
         let texts = [interface.ipv4_address.as_deref(), interface.ipv6_address.as_deref()];
@@ -177,12 +144,12 @@ fn nics(inventory: &Inventory) -> Vec<Value> {
         if ips.is_empty() {
             ips.push(None);
         }
-        entries.extend(ips.iter().map(|ip| nic(inventory, interface, ip.as_deref())));
+        entries.extend(ips.iter().map(|ip| nic(inventory, interface, ip.as_deref(), known)));
     }
     entries
 }
 
-fn nic(inventory: &Inventory, interface: &Interface, ip: Option<&str>) -> Value {
+fn nic(inventory: &Inventory, interface: &Interface, ip: Option<&str>, known: LateFields) -> Value {
     let name = interface.name.as_deref().unwrap_or_default();
     let told = inventory.plugin_data.parsed_lldp.get(name);
     let model = [interface.vendor.as_deref(), interface.product.as_deref()];
@@ -203,10 +170,10 @@ fn nic(inventory: &Inventory, interface: &Interface, ip: Option<&str>) -> Value 
         "ip": ip,
         "speedGbps": positive(interface.speed_mbps.map(|speed| speed / 1000)),
         "pxe": boots(inventory, interface),
-        "pciAddress": text(interface.pci_address.as_deref()),
+        "pciAddress": text(interface.pci_address.as_deref()).filter(|_| known.pci_address),
         "vlanId": told.and_then(|told| vlan_id(told.untagged)),
         "vlans": vlans.filter_map(|it| vlan(it.id, it.name.as_deref())).collect::<Value>(),
-        "lldp": lldp.filter(|lldp| *lldp != json!({})),
+        "lldp": lldp.filter(|lldp| known.lldp && *lldp != json!({})),
     })
 }
 

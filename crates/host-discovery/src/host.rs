@@ -7,7 +7,7 @@ use api_types::names::capi::WATCH_FILTER;
 use api_types::names::{ferrite, metal3};
 use serde_json::json;
 
-use crate::hardware::Encoded;
+use crate::hardware::HardwareDetails;
 use crate::inventory::Facts;
 use crate::labels;
 use crate::node_id::NodeId;
@@ -24,7 +24,7 @@ pub fn new_host(
     name: &str,
     node: NodeId,
     facts: &Facts,
-    details: &Encoded,
+    details: &HardwareDetails,
 ) -> BareMetalHost {
     let defaults = resource.spec.host_defaults.clone().unwrap_or_default();
     let spec = BareMetalHostSpec {

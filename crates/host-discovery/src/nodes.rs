@@ -13,7 +13,7 @@ use std::time::Instant;
 use ironic::Class;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::hardware::Encoded;
+use crate::hardware::HardwareDetails;
 use crate::index::{HostKey, Index};
 use crate::inventory::{Facts, Port, abridged};
 use crate::machine::{Machine, Reading};
@@ -29,7 +29,7 @@ pub const ENROLL: &str = "enroll";
 /// Where it is written down that a node had a host: in Ironic, on the node itself, so that it is there for every replica
 /// and after every restart, and gone with the node.
 pub const HAD_HOST: &str = "ferrite_had_host";
-/// Encoded details that are kept for machines that wait. What has no room is read again when its host is made.
+/// Bytes of hardware details that are kept for machines that wait. What has no room is read again when its host is made.
 const MOST_DETAILS: usize = 32 << 20;
 /// Bytes that are kept of what all machines say to be decided about. Ten thousand with forty-eight interfaces each have room.
 const MOST_FACTS: usize = 16 << 20;
@@ -72,7 +72,7 @@ pub enum Look {
         /// Its inventory.
         inventory: Reading,
         /// The inventory as it stands on a host.
-        details: Option<Encoded>,
+        details: Option<HardwareDetails>,
         /// Usable ports.
         ports: Vec<Port>,
         /// How many others it has.
@@ -321,7 +321,7 @@ impl Nodes {
     }
 
     /// The details of a machine, if there was room for them.
-    pub fn details(&self, node: NodeId) -> Option<&Encoded> {
+    pub fn details(&self, node: NodeId) -> Option<&HardwareDetails> {
         self.tracked(node)?.details.as_ref()
     }
 

@@ -20,7 +20,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
 
 use crate::context::{Context, News};
-use crate::hardware::{Encoded, HardwareDetails, LateFields};
+use crate::hardware::{HardwareDetails, LateFields};
 use crate::index::HostKey;
 use crate::inventory::{MOST_PORTS, Ports, Told};
 use crate::machine::Reading;
@@ -382,7 +382,7 @@ pub async fn details(
     context: &Context,
     id: NodeId,
     patience: Duration,
-) -> Result<Option<Encoded>, Error> {
+) -> Result<Option<HardwareDetails>, Error> {
     let id = id.to_string();
     let asking = context.ironic.inventory(&id, MOST_INVENTORY);
     let inventory = within(patience, "the inventory", asking).await?;
@@ -390,7 +390,7 @@ pub async fn details(
 }
 
 /// What an inventory says, and how it stands on a host.
-fn told_by(inventory: &Inventory, late: LateFields) -> Result<(Told, Encoded), Reading> {
+fn told_by(inventory: &Inventory, late: LateFields) -> Result<(Told, HardwareDetails), Reading> {
     // Ironic takes none without interfaces, so this is an answer of somebody in between.
     if inventory.machine.interfaces.is_empty() {
         return Err(Reading::Unreadable);
@@ -400,7 +400,7 @@ fn told_by(inventory: &Inventory, late: LateFields) -> Result<(Told, Encoded), R
     if told.is_cut() {
         return Err(Reading::TooLarge);
     }
-    Ok((told, HardwareDetails::read(inventory).for_operator(late).encoded()))
+    Ok((told, HardwareDetails::read(inventory, late)))
 }
 
 /// A host as it is now; none if it is gone. Read by a list, since a list is what the role allows.

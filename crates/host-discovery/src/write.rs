@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::adopt;
 use crate::context::Context;
 use crate::driver::NodeDriver;
-use crate::hardware::Encoded;
+use crate::hardware::HardwareDetails;
 use crate::host::new_host;
 use crate::index::{Change, HostKey, Index};
 use crate::inventory::printable;
@@ -226,7 +226,7 @@ fn other_name<'a>(verdict: &'a Verdict, name: &str) -> Option<&'a str> {
 }
 
 /// What is told of a new host.
-fn event_of(order: Order<'_>, details: &Encoded) -> Event {
+fn event_of(order: Order<'_>, details: &HardwareDetails) -> Event {
     let Order { resource, machine, verdict, name, .. } = order;
     let passed_over = verdict.named.as_ref().map(|named| named.passed_over.as_slice());
     let fell_back: Vec<String> = passed_over

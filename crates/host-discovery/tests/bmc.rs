@@ -10,7 +10,7 @@ mod world;
 use std::collections::BTreeMap;
 
 use host_discovery::decide::decide;
-use host_discovery::hardware::HardwareDetails;
+use host_discovery::hardware::{HardwareDetails, LateFields};
 use host_discovery::host::new_host;
 use host_discovery::index::Index;
 use host_discovery::machine::{Machine, Reading};
@@ -128,7 +128,7 @@ fn address_in_a_subnet_becomes_the_bmc_and_nothing_else_is_pasted() {
 #[test]
 fn host_gets_the_bmc_with_the_credentials_that_its_discovery_names() {
     let made = |more: &Value, facts: &Facts| {
-        let details = HardwareDetails::read(&Inventory::default()).encoded();
+        let details = HardwareDetails::read(&Inventory::default(), LateFields::default());
         let racks = resource("racks", more);
         new_host(&racks, "n1", node(1), facts, &details).spec
     };

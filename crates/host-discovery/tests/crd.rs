@@ -12,7 +12,7 @@ mod world;
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
 use bench::control_plane::shared;
 use bench::crds::{Group, install};
-use host_discovery::hardware::HardwareDetails;
+use host_discovery::hardware::{HardwareDetails, LateFields};
 use host_discovery::host::new_host;
 use host_discovery::resource::Resource;
 use ironic::Inventory;
@@ -145,7 +145,7 @@ async fn the_api_server_keeps_every_field_of_a_new_host() {
         "n1",
         node(1),
         &facts(1),
-        &HardwareDetails::read(&Inventory::default()).encoded(),
+        &HardwareDetails::read(&Inventory::default(), LateFields::default()),
     );
     let api: Api<BareMetalHost> = Api::namespaced(client, &namespace);
     let stored = api.create(&PostParams::default(), &made).await.unwrap();

@@ -16,6 +16,8 @@ use host_discovery::{Mac, NodeId};
 use ironic::Inventory;
 use serde_json::{Value, json};
 
+/// An operator that knows all fields.
+const ALL: LateFields = LateFields { lldp: true, pci_address: true };
 const NODE: &str = "0f92160d-b665-4476-943a-f4dd47419207";
 
 fn resource(spec: &Value) -> Resource {
@@ -52,7 +54,7 @@ fn made(spec: &Value, inventory: &Inventory) -> BareMetalHost {
     let mac = Mac::parse("52:54:00:00:07:01").unwrap();
     let facts = Facts::read(inventory, &[Port { mac, pxe: true }]);
     let node = NodeId::parse(NODE).unwrap();
-    new_host(&resource(spec), "n1", node, &facts, &HardwareDetails::read(inventory).encoded())
+    new_host(&resource(spec), "n1", node, &facts, &HardwareDetails::read(inventory, ALL))
 }
 
 fn annotation(host: &BareMetalHost, key: &str) -> Value {
@@ -215,7 +217,7 @@ fn a_new_host_has_no_field_that_a_release_of_the_operator_does_not_know() {
     let facts = Facts::read(&inventory, &[Port { mac, pxe: true }]);
     let node = NodeId::parse(NODE).unwrap();
     let unknown_to = |known: LateFields| {
-        let details = HardwareDetails::read(&inventory).for_operator(known).encoded();
+        let details = HardwareDetails::read(&inventory, known);
         let host = new_host(&resource(&json!({})), "n1", node, &facts, &details);
         let status = annotation(&host, "baremetalhost.metal3.io/status");
         let hardware = annotation(&host, "inspect.metal3.io/hardwaredetails");
@@ -228,8 +230,7 @@ fn a_new_host_has_no_field_that_a_release_of_the_operator_does_not_know() {
     };
     assert_eq!(unknown_to(LateFields::default()), Vec::<String>::new());
     // Only an operator that knows these two, too, gets them.
-    let late = LateFields { lldp: true, pci_address: true };
-    assert_eq!(unknown_to(late), [".hardware.nics.lldp", ".hardware.nics.pciAddress"]);
+    assert_eq!(unknown_to(ALL), [".hardware.nics.lldp", ".hardware.nics.pciAddress"]);
 }
 
 #[test]
@@ -319,7 +320,7 @@ fn who_looks_after_a_discovery_looks_after_its_hosts_unless_it_says_otherwise() 
     let labelled = |spec: &Value| {
         let mut of = resource(spec);
         of.watch_filter = Some("east".to_owned());
-        let details = HardwareDetails::read(&inventory()).encoded();
+        let details = HardwareDetails::read(&inventory(), ALL);
         let node = NodeId::parse(NODE).unwrap();
         let made = new_host(&of, "n1", node, &Facts::default(), &details);
         made.metadata.labels.unwrap()[key].clone()

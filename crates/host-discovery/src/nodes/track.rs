@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use ironic::Class;
 
-use crate::hardware::Encoded;
+use crate::hardware::HardwareDetails;
 use crate::index::HostKey;
 use crate::machine::Machine;
 use crate::waits::{HANGS_AFTER, IRONIC_RETRY, REST_MAX};
@@ -33,7 +33,7 @@ pub(super) struct Track {
     /// How often in a row Ironic failed when it was asked about it, and how, as it is told.
     pub(super) failures: u32,
     pub(super) told: Option<Class>,
-    pub(super) details: Option<Encoded>,
+    pub(super) details: Option<HardwareDetails>,
 }
 
 impl Track {
