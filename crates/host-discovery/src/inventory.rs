@@ -6,12 +6,10 @@
 
 use std::net::IpAddr;
 
-use api_types::metal3::HardwareDetail;
 use ironic::{Interface, Inventory};
 
 use crate::mac::Mac;
 use crate::naming::identifies;
-use crate::node_id::NodeId;
 
 /// Bytes of one text that are kept.
 pub const LONGEST_TEXT: usize = 256;
@@ -103,17 +101,6 @@ impl Facts {
     pub fn bmc_text(&self) -> Option<String> {
         let all: Vec<String> = self.bmc.iter().map(ToString::to_string).collect();
         (!all.is_empty()).then(|| all.join(","))
-    }
-
-    /// A detail as text, for a name.
-    pub fn detail(&self, detail: HardwareDetail, node: NodeId) -> Option<String> {
-        match detail {
-            HardwareDetail::Hostname => self.hostname.as_deref().map(str::to_owned),
-            HardwareDetail::Ip => self.ip.map(|ip| ip.to_string()),
-            HardwareDetail::SerialNumber => self.serial_number.as_deref().map(str::to_owned),
-            HardwareDetail::BootMac => self.boot_mac.map(|mac| mac.to_string()),
-            HardwareDetail::ProvisioningId => Some(node.to_string()),
-        }
     }
 }
 

@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use api_types::metal3::HardwareDetail;
 use sha2::{Digest as _, Sha256};
 
+use crate::inventory::Facts;
 use crate::mac::Mac;
 use crate::node_id::NodeId;
 
@@ -75,14 +76,8 @@ pub enum Unusable {
     TooShort(String),
     /// A host name that is an address: the ramdisk had none.
     HostnameIsAddress(String),
-    /// Not an address.
-    NotAnAddress(String),
     /// An address that other machines can have at the same time.
     NotGlobal(IpAddr),
-    /// Not six bytes, or zero, or an address of a group of receivers.
-    NotAMac(String),
-    /// Not the identity of a node.
-    NotAnId(String),
     /// The name would be a UUID, which is not accepted as the name of a host.
     Uuid(String),
     /// Prefix and suffix leave no room.
@@ -139,23 +134,9 @@ impl Template {
         Ok(Self { prefix: prefix.to_owned(), suffix: suffix.to_owned() })
     }
 
-    /// The name that a value makes. A name that would be too long loses the end of its value and
-    /// gets eight digits of the SHA-256 of the whole value instead.
-    pub fn name(&self, detail: HardwareDetail, text: Option<&str>) -> Result<String, Unusable> {
-        self.around(&value(detail, text)?, "")
-    }
-
-    /// The name that distinguishes a machine from one that has its name already.
-    pub fn name_beside(
-        &self,
-        detail: HardwareDetail,
-        text: Option<&str>,
-        mac: Mac,
-    ) -> Result<String, Unusable> {
-        self.around(&value(detail, text)?, &format!("-{}", mac.tail()))
-    }
-
-    fn around(&self, value: &str, tail: &str) -> Result<String, Unusable> {
+    /// The name that a value makes, with a tail that distinguishes it from another one. A name that would be too long loses the
+    /// end of its value and gets eight digits of the SHA-256 of the whole value instead.
+    pub fn name(&self, value: &str, tail: &str) -> Result<String, Unusable> {
         let Self { prefix, suffix } = self;
         let whole = [prefix, value, suffix, tail].concat();
         let name = if whole.len() <= LONGEST {
@@ -204,19 +185,19 @@ impl Named {
 /// address, else by its identifier. A machine is never left without a name because its firmware
 /// holds a placeholder; what was passed over is told.
 ///
-/// `text_of` gives a detail as the machine told it.
+/// `value_of` gives what can stand in a name of a detail.
 pub fn choose(
     template: &Template,
     detail: HardwareDetail,
     fallback: HardwareDetail,
     boot_mac: Mac,
-    text_of: impl Fn(HardwareDetail) -> Option<String>,
+    value_of: impl Fn(HardwareDetail) -> Result<String, Unusable>,
 ) -> Result<Named, Unusable> {
+    let tail = format!("-{}", boot_mac.tail());
     let names = |template: &Template, from| {
-        let text = text_of(from);
-        let name = template.name(from, text.as_deref())?;
-        let beside = template.name_beside(from, text.as_deref(), boot_mac).ok();
-        Ok::<_, Unusable>((name, beside))
+        let value = value_of(from)?;
+        let name = template.name(&value, "")?;
+        Ok::<_, Unusable>((name, template.name(&value, &tail).ok()))
     };
     let mut passed_over = Vec::new();
     for from in [detail, fallback, HardwareDetail::BootMac] {
@@ -238,21 +219,20 @@ pub fn choose(
 }
 
 /// The middle of a name: what can stand there of a detail.
-fn value(detail: HardwareDetail, text: Option<&str>) -> Result<String, Unusable> {
-    let text = text.unwrap_or_default().trim();
-    if text.is_empty() {
-        return Err(Unusable::Missing);
-    }
+pub fn value(detail: HardwareDetail, facts: &Facts, node: NodeId) -> Result<String, Unusable> {
+    let said = |text: Option<&str>| {
+        let text = text.unwrap_or_default().trim();
+        if text.is_empty() { Err(Unusable::Missing) } else { Ok(text.to_owned()) }
+    };
     match detail {
-        HardwareDetail::Hostname => hostname(text),
-        HardwareDetail::Ip => address(text),
-        HardwareDetail::SerialNumber => serial_number(text),
-        HardwareDetail::BootMac => Mac::parse_usable(text)
-            .map(|mac| mac.octets().map(|byte| format!("{byte:02x}")).join("-"))
-            .ok_or_else(|| Unusable::NotAMac(quotable(text))),
-        HardwareDetail::ProvisioningId => NodeId::parse(text)
-            .map(|node| node.to_string())
-            .ok_or_else(|| Unusable::NotAnId(quotable(text))),
+        HardwareDetail::Hostname => hostname(&said(facts.hostname.as_deref())?),
+        HardwareDetail::Ip => address(facts.ip.ok_or(Unusable::Missing)?),
+        HardwareDetail::SerialNumber => serial_number(&said(facts.serial_number.as_deref())?),
+        HardwareDetail::BootMac => {
+            let mac = facts.boot_mac.ok_or(Unusable::Missing)?;
+            Ok(mac.octets().map(|byte| format!("{byte:02x}")).join("-"))
+        }
+        HardwareDetail::ProvisioningId => Ok(node.to_string()),
     }
 }
 
@@ -271,10 +251,7 @@ fn hostname(text: &str) -> Result<String, Unusable> {
     if cleaned.is_empty() { Err(Unusable::TooShort(quotable(text))) } else { Ok(cleaned) }
 }
 
-fn address(text: &str) -> Result<String, Unusable> {
-    // A zone (`%eno1`) says through which interface, not which address.
-    let bare = text.split('%').next().unwrap_or_default().trim();
-    let ip: IpAddr = bare.parse().map_err(|_| Unusable::NotAnAddress(quotable(text)))?;
+fn address(ip: IpAddr) -> Result<String, Unusable> {
     let ip = ip.to_canonical();
     if !identifies(ip) {
         return Err(Unusable::NotGlobal(ip));

@@ -14,7 +14,7 @@ use crate::index::{Index, Known};
 use crate::inventory::{Facts, Port};
 use crate::labels;
 use crate::mac::Mac;
-use crate::naming::{Named, Template, TemplateError, choose, quotable};
+use crate::naming::{Named, Template, TemplateError, choose, quotable, value};
 use crate::node_id::NodeId;
 use crate::reason::Reason;
 use crate::selector::Selector;
@@ -71,9 +71,9 @@ impl Resource {
     ) -> Result<Named, (Reason, Option<String>)> {
         let template = self.template.as_ref().ok().filter(|_| self.makes_hosts());
         let template = template.ok_or((Reason::TemplateInvalid, None))?;
-        let detail = |detail| facts.detail(detail, node);
+        let value_of = |detail| value(detail, facts, node);
         let named_by = self.spec.resource_name_template.hardware_details;
-        choose(template, named_by, self.spec.fallback, boot_mac, detail)
+        choose(template, named_by, self.spec.fallback, boot_mac, value_of)
             .map_err(|why| (Reason::NoName, Some(why.to_string())))
     }
 

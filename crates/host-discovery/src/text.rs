@@ -353,10 +353,7 @@ impl fmt::Display for Unusable {
                 write!(f, "\"{text}\" has too few characters that can stand in a name")
             }
             Self::HostnameIsAddress(text) => write!(f, "\"{text}\" is an address, not a name"),
-            Self::NotAnAddress(text) => write!(f, "\"{text}\" is no IP address"),
             Self::NotGlobal(ip) => write!(f, "other machines can have the address {ip} as well"),
-            Self::NotAMac(text) => write!(f, "\"{text}\" is no MAC address of one interface"),
-            Self::NotAnId(text) => write!(f, "\"{text}\" is no UUID"),
             Self::Uuid(text) => write!(
                 f,
                 "\"{text}\" is taken for a UUID, which is not accepted as the name of a host: give another prefix or suffix"

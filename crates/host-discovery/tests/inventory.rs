@@ -6,7 +6,9 @@
     reason = "all of this is test code, also what stands outside of a test function"
 )]
 
+use api_types::metal3::HardwareDetail;
 use host_discovery::inventory::{Facts, LONGEST_TEXT, Port, Told};
+use host_discovery::naming::value;
 use host_discovery::{Mac, NodeId};
 use ironic::Inventory;
 use proptest::prelude::*;
@@ -289,6 +291,6 @@ proptest! {
         let facts = Facts::read(&inventory, &ports);
         prop_assert_eq!(facts.boot_mac, Some(mac(1)));
         prop_assert!(facts.cpus >= 0 && facts.memory_mib >= 0 && facts.largest_disk_gib >= 0);
-        let _ = facts.detail(api_types::metal3::HardwareDetail::Ip, NodeId::from(7));
+        let _ = value(HardwareDetail::Ip, &facts, NodeId::from(7));
     }
 }
