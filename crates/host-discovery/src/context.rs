@@ -1,6 +1,5 @@
 //! What every pass shares.
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -108,12 +107,10 @@ impl Context {
 
     /// A machine is read from now on; says whether it was not already.
     pub fn begins(&self, node: NodeId, job: Job) -> bool {
-        let is_new = self.jobs.with(|jobs| match jobs.entry(node) {
-            Entry::Occupied(_) => false,
-            Entry::Vacant(place) => {
-                place.insert(job);
-                true
-            }
+        let is_new = self.jobs.with(|jobs| {
+            let before = jobs.len();
+            jobs.entry(node).or_insert(job);
+            jobs.len() > before
         });
         if is_new {
             self.lookout.enqueue(Key::Machine(node), Class::Normal);

@@ -65,7 +65,13 @@ pub async fn make(context: &Context, table: &Table, plan: &mut HostPlan) -> Outc
     if !table.answers() || makers.is_empty() {
         return Outcome::default();
     }
-    let changed = match is_as_seen(context, table, &makers).await {
+    // What cannot be taken back is decided on what is so now: the watch on hosts tells of all, and the discoveries are as they were.
+    let looking = async {
+        context.tell(News::Watched(observe::watched(context, table.watched).await?));
+        let changed = observe::changed(context, &table.resources, &makers).await;
+        changed.map_err(|error| error.to_string())
+    };
+    let changed = match looking.await {
         Ok(changed) => changed,
         Err(behind) => {
             tracing::warn!(error = behind, "Makes no hosts");
@@ -95,17 +101,6 @@ pub async fn make(context: &Context, table: &Table, plan: &mut HostPlan) -> Outc
         (true, true) => None,
     };
     Outcome { others, next, ..Outcome::default() }
-}
-
-/// Whether what cannot be taken back is decided on what is so now: the watch on hosts tells of all, or it is said why not. Gives
-/// the discoveries that changed since, by their places.
-async fn is_as_seen(
-    context: &Context,
-    table: &Table,
-    makers: &BTreeSet<usize>,
-) -> Result<BTreeSet<usize>, String> {
-    context.tell(News::Watched(observe::watched(context, table.watched).await?));
-    observe::changed(context, &table.resources, makers).await.map_err(|error| error.to_string())
 }
 
 /// Makes hosts, and looks once more at machines that Ironic showed too long ago.

@@ -165,7 +165,7 @@ async fn list_all(
 }
 
 /// Takes notice of nodes that Ironic showed at that moment, and has those marked that had a host.
-fn note(context: &Context, nodes: &mut Nodes, page: &[ironic::Node], at: Instant) {
+pub fn note(context: &Context, nodes: &mut Nodes, page: &[ironic::Node], at: Instant) {
     let now = Timestamp::now();
     let unmarked: Vec<Unmarked> = context
         .index
@@ -479,13 +479,6 @@ where
             return Err(text::behind(known, there));
         }
         tokio::time::sleep(SHORTEST_WAIT).await;
-    }
-}
-
-/// Takes notice of machines that were looked at once more.
-pub fn note_looked(context: &Context, nodes: &mut Nodes, looked: &Looked) {
-    for (at, page) in &looked.shown {
-        note(context, nodes, page, *at);
     }
 }
 

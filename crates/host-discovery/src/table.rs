@@ -270,7 +270,9 @@ impl Table {
 
     /// Takes notice of machines that were looked at once more: an Ironic that answers some of it is not silent.
     fn looked(&mut self, context: &Context, looked: Looked) {
-        observe::note_looked(context, &mut self.nodes, &looked);
+        for (at, page) in &looked.shown {
+            observe::note(context, &mut self.nodes, page, *at);
+        }
         if looked.answered {
             self.heard(context, Ok(()));
         }
