@@ -78,10 +78,8 @@ pub enum Look {
         /// How many others it has.
         strange_ports: u32,
     },
-    /// Ironic could not say: the kind of its failure, and its words.
+    /// Ironic did not say: the kind of its failure, and its words.
     Failed(Class, String),
-    /// Ironic does not say it to us, whichever machine it is.
-    Silent,
 }
 
 impl Nodes {
@@ -269,7 +267,8 @@ impl Nodes {
         track.reading = None;
         match look {
             Look::Gone => self.forget(node),
-            Look::Silent => track.look = Some(at + IRONIC_RETRY),
+            // With credentials that are not taken it would be the same for any other machine.
+            Look::Failed(Class::Unauthorized, _) => track.look = Some(at + IRONIC_RETRY),
             Look::Failed(class, text) => {
                 track.failures = track.failures.saturating_add(1);
                 (track.look, track.is_relook) =

@@ -210,20 +210,11 @@ pub async fn machine(context: &Context, id: NodeId) -> Option<Pass> {
             if is_silent {
                 context.tell(News::Silence(error));
             }
-            News::Read(id, failed(class, words), Instant::now())
+            News::Read(id, Look::Failed(class, words), Instant::now())
         }
     };
     context.ended(id, news);
     Some(Pass::MachineUnread)
-}
-
-/// What is known of a machine after an error. An answer that takes the whole time, or breaks off, may do so for this machine
-/// alone; with credentials that are not taken it would be the same for any other.
-fn failed(class: Class, words: String) -> Look {
-    match class {
-        Class::Unauthorized => Look::Silent,
-        class => Look::Failed(class, words),
-    }
 }
 
 /// Lists ports where many machines are to be read. Without that each machine is asked for its own.
@@ -505,14 +496,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn what_ironic_does_not_say_of_one_machine_says_something_of_it_unless_it_does_not_know_us() {
-        for class in Class::ALL {
-            let silent = matches!(failed(class, String::new()), Look::Silent);
-            assert_eq!(silent, class == Class::Unauthorized, "{class:?}");
-        }
-    }
 
     #[test]
     fn an_inventory_without_interfaces_is_none_of_a_machine() {

@@ -182,7 +182,7 @@ impl Table {
                 }
                 News::Marked(node) => self.nodes.marked(node),
                 News::Read(node, look, at) => {
-                    if !matches!(look, Look::Failed(..) | Look::Silent) {
+                    if !matches!(look, Look::Failed(..)) {
                         self.heard(context, Ok(()));
                     }
                     self.nodes.read(node, look, at);

@@ -312,12 +312,25 @@ fn of_a_silent_ironic_no_machine_is_told() {
     let mut known = Known::new();
     known.list(1);
     for _ in 0..9 {
-        known.nodes.read(node(1), Look::Silent, known.at);
+        known.nodes.read(node(1), Look::Failed(Class::Unauthorized, String::new()), known.at);
         let next = known.nodes.next_look().unwrap();
         assert_eq!(next.duration_since(known.at), Duration::from_secs(5));
         known.at = next;
     }
     assert_eq!(known.nodes.machines()[0].unanswered, None);
+}
+
+#[test]
+fn what_ironic_does_not_say_of_one_machine_says_something_of_it_unless_it_does_not_know_us() {
+    for class in Class::ALL {
+        let mut known = Known::new();
+        known.list(1);
+        for _ in 0..3 {
+            known.nodes.read(node(1), Look::Failed(class, "no".to_owned()), known.at);
+        }
+        let is_silent = known.nodes.machines()[0].unanswered.is_none();
+        assert_eq!(is_silent, class == Class::Unauthorized, "{class:?}");
+    }
 }
 
 fn had(number: u8) -> Unmarked {
@@ -378,9 +391,9 @@ fn a_machine_that_another_host_claims_by_an_address_is_read_before_it_is_settled
     // Only one of them is known to be the machine by what a list shows.
     assert_eq!(known.list(1), Some(had(1)), "the mark waits for nothing");
     assert_eq!(known.due(), [node(1)]);
-    for look in [Look::Silent, Look::Failed(Class::Busy, String::new())] {
+    for class in [Class::Unauthorized, Class::Busy] {
         assert_eq!(known.judge(), Some(Reason::Known));
-        known.nodes.read(node(1), look, known.at);
+        known.nodes.read(node(1), Look::Failed(class, String::new()), known.at);
     }
     assert_eq!(known.judge(), Some(Reason::Known));
     known.read(1, Reading::Facts(Box::new(facts(1))), None);
