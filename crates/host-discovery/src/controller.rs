@@ -147,9 +147,9 @@ async fn follow(context: &Context, hosts: impl Stream<Item = Told<Sighting>>) {
                 for host in rivals {
                     context.tell(News::Less(host));
                 }
-                let namespace = host.namespace().unwrap_or_default();
-                let key = HostKey::new(&namespace, &host.name_any());
-                wants_driver(context, key, Adoption::of(&host));
+                if let Some(key) = HostKey::of(&host.metadata) {
+                    wants_driver(context, key, Adoption::of(&host));
+                }
                 change
             }
             Told::Undecodable(metadata) => {

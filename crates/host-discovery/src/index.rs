@@ -32,6 +32,11 @@ impl HostKey {
         Self { text: format!("{namespace}/{name}").into() }
     }
 
+    /// The key of a host.
+    pub fn of(metadata: &ObjectMeta) -> Option<Self> {
+        Some(Self::new(metadata.namespace.as_deref()?, metadata.name.as_deref()?))
+    }
+
     /// The namespace.
     pub fn namespace(&self) -> &str {
         self.text.split_once('/').map_or("", |(namespace, _)| namespace)
@@ -164,24 +169,10 @@ const MOST_BURIED: usize = 1024;
 const MOST_TOLD: usize = 10;
 
 /// The hosts that have a mark, as pairs: that takes little for each of many, and nearly always there is one.
-#[derive(Clone, Debug)]
-struct Holders<M>(BTreeSet<(M, u32)>);
+type Holders<M> = BTreeSet<(M, u32)>;
 
-impl<M> Default for Holders<M> {
-    fn default() -> Self {
-        Self(BTreeSet::new())
-    }
-}
-
-impl<M: Copy + Ord> Holders<M> {
-    fn of(&self, mark: M) -> impl Iterator<Item = u32> + use<'_, M> {
-        self.0.range((mark, 0)..=(mark, u32::MAX)).map(|(_, holder)| *holder)
-    }
-
-    /// As many of them as are told.
-    fn some(&self, mark: M) -> impl Iterator<Item = u32> + use<'_, M> {
-        self.of(mark).take(MOST_TOLD)
-    }
+fn holders<M: Copy + Ord>(of: &Holders<M>, mark: M) -> impl Iterator<Item = u32> {
+    of.range((mark, 0)..=(mark, u32::MAX)).map(|(_, holder)| *holder)
 }
 
 /// Who is who.
@@ -222,7 +213,7 @@ impl Known {
 impl Index {
     /// Takes a host as it is now.
     pub fn apply(&mut self, host: &Sighting) -> Change {
-        let Some(key) = key_of(&host.metadata) else { return Change::None };
+        let Some(key) = HostKey::of(&host.metadata) else { return Change::None };
         let id = self.by_key.get(&key).copied().unwrap_or_else(|| self.next_id());
         let new = Identity::read(host, key.clone());
         let uid: Option<Box<str>> = host.metadata.uid.as_deref().map(Into::into);
@@ -237,10 +228,10 @@ impl Index {
         };
         self.forget(id);
         for mark in &new.marks {
-            self.by_mark.0.insert((*mark, id));
+            self.by_mark.insert((*mark, id));
         }
         for nic in &new.nics {
-            self.by_nic.0.insert((*nic, id));
+            self.by_nic.insert((*nic, id));
         }
         if let Some(discovery) = &new.known.made_by {
             let made = (key.namespace().into(), discovery.clone());
@@ -254,7 +245,7 @@ impl Index {
     /// The same for one that the watch tells of. Gives the hosts, too, that were one machine's only ones before.
     pub fn take(&mut self, host: &Sighting) -> (Change, Vec<HostKey>) {
         let change = self.apply(host);
-        let rivals = match key_of(&host.metadata) {
+        let rivals = match HostKey::of(&host.metadata) {
             Some(key) if change != Change::None => self.rivals(&key),
             _ => Vec::new(),
         };
@@ -274,10 +265,9 @@ impl Index {
     /// Takes notice that a host is gone. A later host of the same name stays.
     pub fn remove(&mut self, host: &ObjectMeta) -> Change {
         self.bury(host.uid.as_deref().map(Into::into));
-        let found = key_of(host).and_then(|key| self.by_key.get(&key).copied());
-        let Some(id) = found else { return Change::None };
-        let held = self.hosts.get(&id).and_then(|entry| entry.uid.as_deref());
-        if held.is_some() && held != host.uid.as_deref() {
+        let found = HostKey::of(host).and_then(|key| self.entry(&key));
+        let Some((id, entry)) = found else { return Change::None };
+        if entry.uid.is_some() && entry.uid.as_deref() != host.uid.as_deref() {
             return Change::None;
         }
         self.forget(id).map_or(Change::None, Change::Gone)
@@ -330,7 +320,22 @@ impl Index {
 
     /// What tells a host from others of its name.
     pub fn uid(&self, host: &HostKey) -> Option<&str> {
-        self.hosts.get(self.by_key.get(host)?)?.uid.as_deref()
+        self.entry(host)?.1.uid.as_deref()
+    }
+
+    fn entry(&self, host: &HostKey) -> Option<(u32, &Entry)> {
+        let id = self.by_key.get(host)?;
+        Some((*id, self.hosts.get(id)?))
+    }
+
+    /// As many of the hosts that have a mark as are told.
+    fn marked(&self, mark: Mark) -> impl Iterator<Item = u32> {
+        holders(&self.by_mark, mark).take(MOST_TOLD)
+    }
+
+    /// As many of the hosts that have an interface as are told.
+    fn with_nic(&self, mac: Mac) -> impl Iterator<Item = u32> {
+        holders(&self.by_nic, mac).take(MOST_TOLD)
     }
 
     /// How many hosts a discovery made that are still there. `label` is the label's value.
@@ -340,7 +345,7 @@ impl Index {
 
     /// Whether a node is a host by its identifier alone.
     pub fn has_node(&self, node: NodeId) -> bool {
-        self.by_mark.of(Mark::Node(node)).next().is_some()
+        self.marked(Mark::Node(node)).next().is_some()
     }
 
     /// The hosts that a machine is, ten at most, in the order of their names: by its identifier, by its name in
@@ -370,13 +375,13 @@ impl Index {
         };
         let of_nics = ports.iter().flat_map(|port| {
             let is_boot = boots == Some(port.mac);
-            let holders = self.by_nic.of(port.mac).filter(move |id| is_meant(id, is_boot));
+            let holders = holders(&self.by_nic, port.mac).filter(move |id| is_meant(id, is_boot));
             holders.take(MOST_TOLD)
         });
         let by_name =
             node_name.and_then(HostKey::of_node_name).and_then(|key| self.by_key.get(&key));
-        let ids = marks.flat_map(|mark| self.by_mark.some(mark));
-        let own = self.by_mark.some(Mark::Node(node)).filter_map(|id| self.hosts.get(&id));
+        let ids = marks.flat_map(|mark| self.marked(mark));
+        let own = self.marked(Mark::Node(node)).filter_map(|id| self.hosts.get(&id));
         let of_bmc = own.flat_map(|host| self.registered_later(host));
         let found = self.in_order(ids.chain(of_nics).chain(by_name.copied()).chain(of_bmc));
         found.into_iter().take(MOST_TOLD).map(|it| it.is.known.clone()).collect()
@@ -385,7 +390,7 @@ impl Index {
     /// Hosts that have one of a machine's ports among their interfaces, ten at most, in the order of their names. Where it
     /// is none of those that are known to be the machine, both boot by addresses of their own, or are two nodes of Ironic.
     pub fn sharing(&self, ports: &[Port]) -> Vec<HostKey> {
-        let found = self.in_order(ports.iter().flat_map(|port| self.by_nic.some(port.mac)));
+        let found = self.in_order(ports.iter().flat_map(|port| self.with_nic(port.mac)));
         found.into_iter().take(MOST_TOLD).map(|it| it.key().clone()).collect()
     }
 
@@ -397,7 +402,7 @@ impl Index {
             Mark::SaidBmc(ip) => Some(*ip),
             _ => None,
         });
-        let holders = said.flat_map(|ip| self.by_mark.some(Mark::Bmc(ip)));
+        let holders = said.flat_map(|ip| self.marked(Mark::Bmc(ip)));
         holders.filter(move |id| {
             self.hosts.get(id).is_some_and(|other| {
                 let is_later = host.is.created.is_some() && other.is.created > host.is.created;
@@ -410,24 +415,20 @@ impl Index {
     /// both have one identifier, or one was registered by the BMC that the other's machine named before. Of many that share an
     /// address as many as are told; the others that boot from it heard of each other before.
     pub fn rivals(&self, host: &HostKey) -> Vec<HostKey> {
-        let Some((id, entry)) =
-            self.by_key.get(host).and_then(|id| Some((*id, self.hosts.get(id)?)))
-        else {
-            return Vec::new();
-        };
+        let Some((id, entry)) = self.entry(host) else { return Vec::new() };
         let said = entry.is.marks.iter().filter_map(|mark| match mark {
             Mark::Bmc(ip) => Some(Mark::SaidBmc(*ip)),
             _ => None,
         });
-        let named = said.flat_map(|mark| self.by_mark.some(mark)).filter(|it| {
+        let named = said.flat_map(|mark| self.marked(mark)).filter(|it| {
             self.hosts.get(it).is_some_and(|it| self.registered_later(it).any(|it| it == id))
         });
         let marks = entry.is.marks.iter().filter(|it| it.is_proof());
-        let of_marks = marks.flat_map(|mark| self.by_mark.some(*mark));
+        let of_marks = marks.flat_map(|mark| self.marked(*mark));
         let boots = boot_mac(&entry.is.marks);
-        let of_boots = boots.iter().flat_map(|mac| self.by_nic.some(*mac));
+        let of_boots = boots.iter().flat_map(|mac| self.with_nic(*mac));
         let claimed = entry.is.nics.iter().map(|mac| Mark::BootMac(*mac));
-        let of_nics = claimed.flat_map(|mark| self.by_mark.some(mark));
+        let of_nics = claimed.flat_map(|mark| self.marked(mark));
         let of_bmc = self.registered_later(entry).chain(named);
         let ids = of_marks.chain(of_boots).chain(of_nics).chain(of_bmc).filter(|it| *it != id);
         self.in_order(ids).into_iter().map(|it| it.key().clone()).collect()
@@ -436,8 +437,9 @@ impl Index {
     /// Whether two hosts say themselves that they are one machine. The interfaces of a host say nothing of another one where
     /// Ironic `shows` the nodes of both.
     pub fn are_one(&self, one: &HostKey, other: &HostKey, shows: impl Fn(NodeId) -> bool) -> bool {
-        let entry = |host| self.by_key.get(host).and_then(|id| self.hosts.get(id));
-        let (Some(one), Some(other)) = (entry(one), entry(other)) else { return false };
+        let (Some((_, one)), Some((_, other))) = (self.entry(one), self.entry(other)) else {
+            return false;
+        };
         let shares = |mark: &Mark| mark.is_proof() && other.is.marks.contains(mark);
         if one.is.marks.iter().any(shares) {
             return true;
@@ -460,7 +462,7 @@ impl Index {
     /// A host whose management controller has this address, which may be the machine that `has` its addresses. One that was
     /// inspected, boots by an address of its own and has none of the machine's is another machine in the same place.
     pub fn with_bmc(&self, bmc: IpAddr, has: impl Fn(Mac) -> bool) -> Option<&HostKey> {
-        let holders = self.by_mark.of(Mark::Bmc(bmc.to_canonical()));
+        let holders = holders(&self.by_mark, Mark::Bmc(bmc.to_canonical()));
         let hosts = holders.filter_map(|id| self.hosts.get(&id));
         hosts.filter(|it| !it.is_another(&has)).map(Entry::key).min()
     }
@@ -469,7 +471,7 @@ impl Index {
     pub fn claiming(&self, facts: &Facts) -> Vec<HostKey> {
         let ips = facts.bmc.iter().map(IpAddr::to_canonical);
         let marks = ips.flat_map(|ip| [Mark::Bmc(ip), Mark::SaidBmc(ip)]);
-        let found = self.in_order(marks.flat_map(|mark| self.by_mark.some(mark)));
+        let found = self.in_order(marks.flat_map(|mark| self.marked(mark)));
         found.into_iter().take(MOST_TOLD).map(|it| it.key().clone()).collect()
     }
 
@@ -486,10 +488,10 @@ impl Index {
     fn forget(&mut self, id: u32) -> Option<Known> {
         let Identity { known, marks, nics, .. } = self.hosts.remove(&id)?.is;
         for mark in marks {
-            self.by_mark.0.remove(&(mark, id));
+            self.by_mark.remove(&(mark, id));
         }
         for nic in nics {
-            self.by_nic.0.remove(&(nic, id));
+            self.by_nic.remove(&(nic, id));
         }
         if let Some(discovery) = &known.made_by {
             let made = (known.host.namespace().into(), discovery.clone());
@@ -503,10 +505,6 @@ impl Index {
         self.by_key.remove(&known.host);
         Some(known)
     }
-}
-
-fn key_of(metadata: &ObjectMeta) -> Option<HostKey> {
-    Some(HostKey::new(metadata.namespace.as_deref()?, metadata.name.as_deref()?))
 }
 
 impl Identity {
