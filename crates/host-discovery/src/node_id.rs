@@ -11,19 +11,14 @@ impl NodeId {
     /// Reads the form with hyphens, in any case. Ironic gives no other.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
-        if text.len() != 36 {
+        let fits = |(at, byte): (usize, u8)| match at {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        };
+        if text.len() != 36 || !text.bytes().enumerate().all(fits) {
             return None;
         }
-        let mut digits = String::with_capacity(32);
-        for (at, c) in text.char_indices() {
-            match (at, c) {
-                (8 | 13 | 18 | 23, '-') => {}
-                (8 | 13 | 18 | 23, _) => return None,
-                (_, c) if c.is_ascii_hexdigit() => digits.push(c),
-                _ => return None,
-            }
-        }
-        u128::from_str_radix(&digits, 16).ok().map(Self::from)
+        u128::from_str_radix(&text.replace('-', ""), 16).ok().map(Self::from)
     }
 }
 
@@ -35,12 +30,11 @@ impl From<u128> for NodeId {
 
 impl fmt::Display for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digits = format!("{:032x}", u128::from_be_bytes(self.0));
-        let (first, rest) = digits.split_at(8);
-        let (second, rest) = rest.split_at(4);
-        let (third, rest) = rest.split_at(4);
-        let (fourth, last) = rest.split_at(4);
-        write!(f, "{first}-{second}-{third}-{fourth}-{last}")
+        for (at, byte) in self.0.iter().enumerate() {
+            let hyphen = if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };
+            write!(f, "{hyphen}{byte:02x}")?;
+        }
+        Ok(())
     }
 }
 

@@ -11,7 +11,7 @@ use crate::node_id::NodeId;
 use crate::waits::{FIRST_RETRY, REFUSED_RETRY, REST_MAX};
 
 /// So many that it refuses in the same words are tried in that time: most often one thing has to change for all of them.
-const TOGETHER: u32 = 10;
+const TOGETHER: usize = 10;
 /// Bytes that are kept of what the API server said.
 pub const LONGEST_TEXT: usize = 512;
 
@@ -57,6 +57,10 @@ impl Refusal {
     fn is_refused(&self) -> bool {
         matches!(self.cause, Cause::Refused(_))
     }
+
+    fn is_like(&self, kind: u64) -> bool {
+        self.is_refused() && self.kind == kind
+    }
 }
 
 /// All of them, by their nodes.
@@ -82,7 +86,10 @@ impl Refusals {
         let failures = known.map_or(0, |it| it.failures);
         let kind = kind_of(&text);
         let least = match &cause {
-            Cause::Refused(_) => refused(self.alike(kind).filter(|(it, _)| **it != node).count()),
+            Cause::Refused(_) => {
+                let others = self.all.iter().filter(|(it, _)| **it != node);
+                refused(others.filter(|(_, it)| it.is_like(kind)).count())
+            }
             Cause::Failed(after) => {
                 backoff(failures).max(after.unwrap_or_default().min(10 * REFUSED_RETRY))
             }
@@ -101,21 +108,10 @@ impl Refusals {
         let known = self.all.remove(&node).filter(Refusal::is_refused);
         let known = known.filter(|it| it.is_of(host.namespace(), host.name()));
         let Some(it) = known else { return };
-        let others: Vec<NodeId> = self.alike(it.kind).map(|(node, _)| *node).collect();
-        let mut left = TOGETHER;
-        for node in others {
-            let Some(other) = self.all.get_mut(&node).filter(|it| it.until > at) else { continue };
+        let waits = |other: &&mut Refusal| other.is_like(it.kind) && other.until > at;
+        for other in self.all.values_mut().filter(waits).take(TOGETHER) {
             other.until = at;
-            left -= 1;
-            if left == 0 {
-                return;
-            }
         }
-    }
-
-    /// Those that were refused like this.
-    fn alike(&self, kind: u64) -> impl Iterator<Item = (&NodeId, &Refusal)> {
-        self.all.iter().filter(move |(_, it)| it.is_refused() && it.kind == kind)
     }
 
     /// The host is there.
@@ -153,7 +149,7 @@ impl Refusals {
 
 /// When one is tried again, beside so many that were refused in the same words.
 fn refused(others: usize) -> Duration {
-    let turns = u32::try_from(others).unwrap_or(u32::MAX) / TOGETHER + 1;
+    let turns = u32::try_from(others / TOGETHER + 1).unwrap_or(u32::MAX);
     // With the spread, an hour at the longest: what has to change may be another thing for each.
     REFUSED_RETRY.saturating_mul(turns).min(REST_MAX * 4 / 5)
 }
