@@ -1,12 +1,12 @@
 //! Labels of new hosts: what an administrator fixed, and what the hardware says.
 
-use crate::naming::{digits_of, is_label};
+use api_types::name::is_name;
+
+use crate::naming::digits_of;
 use crate::text::{LABEL_KEY, LABEL_PREFIX, LABEL_VALUE};
 
 /// Characters that the value of a label, and the name in its key, may have.
 const LONGEST: usize = 63;
-/// Characters that the prefix of a label's key may have.
-const LONGEST_PREFIX: usize = 253;
 
 /// A text as the value of a label: a hyphen for each run of characters that cannot stand there.
 /// None if nothing is left.
@@ -51,7 +51,7 @@ pub fn mistake_in_key(text: &str) -> Option<&'static str> {
     if !is_qualified(name) {
         return Some(LABEL_KEY);
     }
-    prefix.is_some_and(|prefix| !is_domain(prefix)).then_some(LABEL_PREFIX)
+    prefix.is_some_and(|prefix| !is_name(prefix)).then_some(LABEL_PREFIX)
 }
 
 fn is_qualified(text: &str) -> bool {
@@ -60,10 +60,6 @@ fn is_qualified(text: &str) -> bool {
         && text.starts_with(ends)
         && text.ends_with(ends)
         && text.chars().all(|c| ends(c) || matches!(c, '-' | '_' | '.'))
-}
-
-fn is_domain(text: &str) -> bool {
-    text.len() <= LONGEST_PREFIX && text.split('.').all(is_label)
 }
 
 #[cfg(test)]

@@ -310,14 +310,6 @@ fn is_name_character(c: char) -> bool {
     c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'
 }
 
-/// Whether it is an RFC 1123 label.
-pub fn is_label(text: &str) -> bool {
-    (1..=LONGEST).contains(&text.len())
-        && text.chars().all(is_name_character)
-        && !text.starts_with('-')
-        && !text.ends_with('-')
-}
-
 /// Whether a name would be taken for a UUID: the operator's webhook reads the form with hyphens, the
 /// one of 32 digits, and the one in braces, of which it does not look at the braces.
 pub fn is_uuid(name: &str) -> bool {

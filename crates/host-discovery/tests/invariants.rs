@@ -10,12 +10,12 @@ mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use api_types::name::is_name;
 use api_types::names::ferrite::{DISCOVERED_BY, NODE_ID};
 use host_discovery::decide::decide;
 use host_discovery::index::{HostKey, Index};
 use host_discovery::machine::{Machine, Reading};
 use host_discovery::model::{Observed, Step};
-use host_discovery::naming::is_label;
 use host_discovery::reason::{Reason, Sort};
 use host_discovery::resource::Resource;
 use host_discovery::settings::Policy;
@@ -270,7 +270,7 @@ proptest! {
             let boot_mac = boot_mac_of(machine);
             let at = verdict.resource.unwrap();
             let resource = &resources[at];
-            prop_assert!(is_label(name) && !hosts.has_name(&resource.namespace, name));
+            prop_assert!(is_name(name) && !name.contains('.') && name.len() <= 63 && !hosts.has_name(&resource.namespace, name));
             prop_assert!(names.insert((resource.namespace.clone(), name.clone())), "{} twice", name);
             prop_assert!(addresses.insert(boot_mac), "{} twice", boot_mac);
             prop_assert!(machine.ports.iter().any(|port| port.mac == boot_mac));

@@ -8,10 +8,9 @@
 use api_types::metal3::HardwareDetail::{
     self, BootMac, Hostname, Ip, ProvisioningId, SerialNumber,
 };
+use api_types::name::is_name;
 use host_discovery::inventory::Facts;
-use host_discovery::naming::{
-    ROOMY, Template, TemplateError, Unusable, choose, is_label, is_uuid, value,
-};
+use host_discovery::naming::{ROOMY, Template, TemplateError, Unusable, choose, is_uuid, value};
 use host_discovery::{Mac, NodeId};
 use proptest::prelude::*;
 
@@ -49,6 +48,11 @@ fn plain(detail: HardwareDetail, text: &str) -> Result<String, Unusable> {
 
 fn node() -> NodeId {
     NodeId::parse(NODE).unwrap()
+}
+
+/// Whether it is an RFC 1123 label.
+fn is_label(text: &str) -> bool {
+    text.len() <= 63 && !text.contains('.') && is_name(text)
 }
 
 fn mac() -> Mac {
