@@ -77,11 +77,6 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Takes what decides from an inventory and the ports of the same node.
-    pub fn read(inventory: &Inventory, ports: &[Port]) -> Self {
-        Told::read(inventory).facts(ports)
-    }
-
     /// Bytes of its texts and addresses, of which a machine has as many as it likes.
     pub fn size(&self) -> usize {
         let texts = [
@@ -133,12 +128,15 @@ impl Told {
         let machine = &inventory.machine;
         let vendor = &machine.system_vendor;
         let nic = |nic: &Interface| Nic {
-            mac: usable_mac(nic),
+            mac: nic.mac_address.as_deref().and_then(Mac::parse_usable),
             boots: boots(inventory, nic),
             has_link: nic.has_carrier == Some(true),
             addresses: [address(nic.ipv4_address.as_deref()), address(nic.ipv6_address.as_deref())],
         };
-        let nics: Vec<Nic> = in_name_order(&machine.interfaces).into_iter().map(nic).collect();
+        // The order in which the agent lists interfaces is an accident; that of their names can be repeated.
+        let mut sorted: Vec<&Interface> = machine.interfaces.iter().collect();
+        sorted.sort_by_key(|nic| (nic.name.is_none(), &nic.name, &nic.mac_address));
+        let nics: Vec<Nic> = sorted.into_iter().map(nic).collect();
         let mut macs: Vec<Mac> = nics.iter().filter_map(|nic| nic.mac).collect();
         macs.sort_unstable();
         macs.dedup();
@@ -220,10 +218,8 @@ impl Told {
         let own = |mac: Mac| ports.iter().any(|port| port.mac == mac);
         let marked = |mac: Mac| ports.iter().any(|port| port.mac == mac && port.pxe);
         let first = |wanted: &dyn Fn(&Nic, Mac) -> bool| {
-            let nics = self.nics.iter().filter_map(|nic| Some((nic, nic.mac?)));
-            nics.map(|(nic, mac)| (mac, own(mac) && wanted(nic, mac)))
-                .find(|(_, is_wanted)| *is_wanted)
-                .map(|(mac, _)| mac)
+            let mut nics = self.nics.iter().filter_map(|nic| Some((nic, nic.mac?)));
+            nics.find(|(nic, mac)| own(*mac) && wanted(nic, *mac)).map(|(_, mac)| mac)
         };
         let booted = self.booted.iter().copied().find(|mac| own(*mac));
         booted
@@ -252,18 +248,6 @@ pub(crate) fn boots(inventory: &Inventory, nic: &Interface) -> bool {
     let name = nic.name.as_deref().unwrap_or_default();
     let known = inventory.plugin_data.all_interfaces.get(name);
     known.is_some_and(|known| known.pxe_enabled == Some(true))
-}
-
-/// The order in which the agent lists interfaces is an accident; that of their names can be
-/// repeated.
-fn in_name_order(interfaces: &[Interface]) -> Vec<&Interface> {
-    let mut sorted: Vec<_> = interfaces.iter().collect();
-    sorted.sort_by_key(|nic| (nic.name.is_none(), &nic.name, &nic.mac_address));
-    sorted
-}
-
-fn usable_mac(nic: &Interface) -> Option<Mac> {
-    Mac::parse_usable(nic.mac_address.as_deref()?)
 }
 
 fn address(text: Option<&str>) -> Option<IpAddr> {

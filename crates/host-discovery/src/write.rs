@@ -91,10 +91,12 @@ pub async fn create(context: &Context, order: Order<'_>, patience: Duration) -> 
         }
     }
     // What is there already may have any shape, as for the watch.
-    let sightings: Api<Sighting> = Api::namespaced(client.clone(), &resource.namespace);
+    let sightings: &Api<Sighting> = &Api::namespaced(client.clone(), &resource.namespace);
+    let read_host =
+        |name| asked("read a host", async move { unless_gone(sightings.get(name).await) });
     if let Some(other) = other_name(verdict, name) {
         // A process that sees hosts late may not know that the machine got its other name meanwhile.
-        match asked("read a host", async { unless_gone(sightings.get(other).await) }).await {
+        match read_host(other).await {
             Ok(Some(host)) if context.index.with(|index| index.answer(&host)) != Change::None => {
                 return Made::Exists;
             }
@@ -127,17 +129,15 @@ pub async fn create(context: &Context, order: Order<'_>, patience: Duration) -> 
             Made::Created(key, Box::new(told))
         }
         // The answer to a name that is taken, as to a lost race.
-        Err(Error::Superseded) => {
-            match asked("read a host", async { unless_gone(sightings.get(name).await) }).await {
-                Ok(Some(host)) => {
-                    context.index.with(|index| index.answer(&host));
-                    Made::Exists
-                }
-                // Gone again, or it was about something else, such as a quota that others change.
-                Ok(None) => failed(context, order, name, &Error::Superseded, false),
-                Err(error) => failed(context, order, name, &error, false),
+        Err(Error::Superseded) => match read_host(name).await {
+            Ok(Some(host)) => {
+                context.index.with(|index| index.answer(&host));
+                Made::Exists
             }
-        }
+            // Gone again, or it was about something else, such as a quota that others change.
+            Ok(None) => failed(context, order, name, &Error::Superseded, false),
+            Err(error) => failed(context, order, name, &error, false),
+        },
         Err(error) => failed(context, order, name, &error, true),
     }
 }
@@ -228,10 +228,8 @@ fn other_name<'a>(verdict: &'a Verdict, name: &str) -> Option<&'a str> {
 /// What is told of a new host.
 fn event_of(order: Order<'_>, details: &HardwareDetails) -> Event {
     let Order { resource, machine, verdict, name, .. } = order;
-    let passed_over = verdict.named.as_ref().map(|named| named.passed_over.as_slice());
+    let passed_over = verdict.named.iter().flat_map(|named| &named.passed_over);
     let fell_back: Vec<String> = passed_over
-        .unwrap_or_default()
-        .iter()
         .map(|(detail, why)| format!("{}: {why}", json!(detail).as_str().unwrap_or_default()))
         .collect();
     let mut text = text::made_host(name, machine.node);
