@@ -9,7 +9,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::context::Context;
 use crate::model::{Outlook, Reach, Standing, Write};
 use crate::reason::Pass;
-use crate::resource::Resource;
 use crate::status;
 
 /// A discovery, and what its status is to say; nothing while nobody has decided that yet.
@@ -23,17 +22,18 @@ pub fn observe(context: &Context, key: &ObjectKey, written: Option<Instant>) -> 
 /// What to write.
 pub fn decide(standing: &Standing, interval: Duration, now: Now) -> Decision<Write, Pass> {
     let Standing { object, outlook, written } = standing;
+    let (now_is, decided) = (&object.metadata, &outlook.resource);
     // It was decided upon another spec: this one is decided upon in a moment, and then comes another look.
-    if object.metadata.generation != outlook.resource.generation {
+    if (&now_is.uid, now_is.generation) != (&decided.uid, decided.generation) {
         return Decision::rest(Pass::DiscoveryChanged);
     }
     if let Some(approvals) = &outlook.approvals
-        && object.metadata.resource_version == outlook.resource.version
+        && now_is.resource_version == decided.version
     {
         return Decision::write(Pass::ApprovalsSettled, Write::Approvals(approvals.clone()));
     }
     let before = object.status.clone().unwrap_or_default();
-    let after = status(standing, &before, now);
+    let after = status(outlook, &before, now);
     if status::same(&before, &after) {
         return Decision::rest(Pass::DiscoveryTold);
     }
@@ -49,18 +49,16 @@ pub fn decide(standing: &Standing, interval: Duration, now: Now) -> Decision<Wri
 
 /// What the status is to say.
 fn status(
-    Standing { object, outlook, .. }: &Standing,
+    outlook: &Outlook,
     before: &BareMetalHostDiscoveryStatus,
     now: Now,
 ) -> BareMetalHostDiscoveryStatus {
-    let Outlook { reach, troubles, report, asked, .. } = &**outlook;
-    let behind = outlook.resource.behind.clone();
-    let resource = Resource { behind, ..Resource::read(object) };
+    let Outlook { resource, reach, troubles, report, asked, .. } = outlook;
     let mut status = match report {
         Some(report) => report.status(before, now.wall),
         None => before.clone(),
     };
-    status::conditions(&resource, reach, troubles, &mut status, now.wall);
+    status::conditions(resource, reach, troubles, &mut status, now.wall);
     if *reach == Reach::Answers && outlook.ironic_version.is_some() {
         status.ironic_version.clone_from(&outlook.ironic_version);
     }
