@@ -163,17 +163,13 @@ reasons! {
 /// Where a machine is counted and listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Sort {
-    /// A host.
-    Known,
-    /// About to be one.
-    Created,
     /// Waiting for a person or for room.
     Pending,
     /// Nothing can be made of it.
     Failed,
     /// Another host stands in its way.
     Conflicting,
-    /// Nobody's, or not complete yet: not listed.
+    /// A host, or about to be one; nobody's, or not complete yet: not listed.
     Unlisted,
 }
 
@@ -181,8 +177,6 @@ impl Reason {
     /// Where it is counted.
     pub fn sort(self) -> Sort {
         match self {
-            Self::Known => Sort::Known,
-            Self::Created => Sort::Created,
             Self::Suspended
             | Self::HostDeleted
             | Self::AwaitsApproval
@@ -206,7 +200,9 @@ impl Reason {
             | Self::BmcOfAnotherHost
             | Self::BmcAddressShared
             | Self::NameConflict => Sort::Conflicting,
-            Self::Registered
+            Self::Known
+            | Self::Created
+            | Self::Registered
             | Self::AwaitsInventory
             | Self::AwaitsPorts
             | Self::NotSelected

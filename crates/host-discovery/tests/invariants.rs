@@ -16,7 +16,7 @@ use host_discovery::decide::decide;
 use host_discovery::index::{HostKey, Index};
 use host_discovery::machine::{Machine, Reading};
 use host_discovery::model::{Observed, Step};
-use host_discovery::reason::{Reason, Sort};
+use host_discovery::reason::Reason;
 use host_discovery::resource::Resource;
 use host_discovery::settings::Policy;
 use host_discovery::sighting::Sighting;
@@ -263,9 +263,7 @@ proptest! {
             prop_assert_eq!(verdict.node, machine.node);
             let creates = matches!(verdict.step, Some(Step::Create { .. }));
             prop_assert_eq!(creates, verdict.reason == Reason::Created);
-            if verdict.reason.sort() != Sort::Known {
-                prop_assert!(verdict.reason != Reason::KnownTwice || verdict.hosts.len() > 1);
-            }
+            prop_assert!(verdict.reason != Reason::KnownTwice || verdict.hosts.len() > 1);
             let Some(Step::Create { name }) = &verdict.step else { continue };
             let boot_mac = boot_mac_of(machine);
             let at = verdict.resource.unwrap();
