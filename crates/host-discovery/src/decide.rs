@@ -65,6 +65,15 @@ struct Taken<'a> {
     bmcs: BTreeSet<(IpAddr, NodeId)>,
 }
 
+/// A complete machine, and the resource that takes it, by its place.
+#[derive(Clone, Copy)]
+struct Candidate<'a> {
+    at: usize,
+    resource: &'a Resource,
+    machine: &'a Machine,
+    facts: &'a Facts,
+}
+
 impl<'a> Taken<'a> {
     fn new(seen: &'a Observed<'a>, policy: &'a Policy, now: Timestamp) -> Self {
         let resources = seen.resources;
@@ -96,12 +105,11 @@ impl<'a> Taken<'a> {
 
     fn judge(&mut self, machine: &'a Machine) -> Verdict {
         let facts = machine.inventory.facts();
-        let hosts = self.seen.hosts;
         let name = machine.name.as_deref();
 
         // It is somebody's already.
-        let known =
-            hosts.known(machine.node, name, &machine.ports, facts, |it| self.seen.nodes.has(it));
+        let shows = |node| self.seen.nodes.has(node);
+        let known = self.seen.hosts.known(machine.node, name, &machine.ports, facts, shows);
         if let Some(mut verdict) = settled(machine, &known) {
             if verdict.reason == Reason::KnownTwice {
                 verdict.doubtful = self.only_its_word(&known);
@@ -123,26 +131,21 @@ impl<'a> Taken<'a> {
         };
 
         // Whose it is, and whether its resource may do anything at all.
-        let resources = self.seen.resources;
         let Some(at) = self.taker(machine, facts) else {
             let discovered = facts.auto_discovered;
             let reason = if discovered { Reason::NotSelected } else { Reason::NotDiscovered };
             return Verdict::new(machine, reason);
         };
-        let resource = &resources[at];
+        let resource = &self.seen.resources[at];
+        let of = Candidate { at, resource, machine, facts };
+        let named = resource.name_of(machine.node, facts, boot_mac);
         let mut verdict = Verdict::new(machine, Reason::Suspended);
         verdict.resource = Some(at);
-
-        // What its host would be called; a person who has to approve it, or suspended its resource, wants to know.
-        let named = resource.name_of(machine.node, facts, boot_mac);
-        let namespace = resource.namespace.as_str();
-        let told =
-            |name: &String| resource.spec.dry_run && self.told.contains(&(namespace, name.clone()));
-        let free = |name: &&String| !hosts.has_name(namespace, name) && !told(name);
-        verdict.name = named.iter().flat_map(Named::both).find(free).cloned();
+        // A person who has to approve it, or suspended its resource, wants to know.
+        verdict.name =
+            named.iter().flat_map(Named::both).find(|it| self.is_free(resource, it)).cloned();
         verdict.named = named.as_ref().ok().cloned();
-        let bmc = resource.bmc.as_ref().map(|it| it.proposed(facts));
-        verdict.bmc = bmc.iter().flatten().map(|it| it.address.clone()).next();
+        verdict.bmc = resource.bmc.as_ref().and_then(|it| it.proposed(facts)).map(|it| it.address);
         if resource.spec.suspend || resource.behind.is_some() {
             verdict.note.clone_from(&resource.behind);
             return verdict;
@@ -151,50 +154,77 @@ impl<'a> Taken<'a> {
             verdict.note = note;
             return verdict.because(reason);
         }
+        let safe = self.safe_name(of, &mut verdict).and_then(|name| {
+            self.safe_bmc(of, &mut verdict)?;
+            Ok(name)
+        });
+        let reason = match safe {
+            Ok(name) => self.progress(of, name, &mut verdict),
+            Err(reason) => reason,
+        };
+        verdict.because(reason)
+    }
 
-        // Safety: what would make a host that a person does not want, or two of one machine.
+    /// Whether no host has a name, and no dry run told it.
+    fn is_free(&self, resource: &'a Resource, name: &str) -> bool {
+        let namespace = resource.namespace.as_str();
+        let is_told = resource.spec.dry_run && self.told.contains(&(namespace, name.to_owned()));
+        !is_told && !self.seen.hosts.has_name(namespace, name)
+    }
+
+    /// The name of its host; none where that would be a host that a person does not want, or a second one of a machine.
+    fn safe_name(&self, of: Candidate<'a>, verdict: &mut Verdict) -> Result<String, Reason> {
+        let Candidate { resource, machine, facts, .. } = of;
         let approved = resource.approved.contains(&machine.node);
         let alike = self.alike(machine, facts).filter(|_| !approved);
         let shares =
             alike.as_ref().is_some_and(|(reason, _)| *reason == Reason::InterfaceOfAnotherHost);
         // The mark may be about a host that is there and only shares an interface: nobody deleted that one.
         if machine.had_host && !resource.spec.rediscover && !approved && !shares {
-            return verdict.because(Reason::HostDeleted);
+            return Err(Reason::HostDeleted);
         }
         if let Some((reason, others)) = alike {
             verdict.hosts = others;
-            return verdict.because(reason);
+            return Err(reason);
         }
+        let namespace = resource.namespace.as_str();
         let Some(name) = verdict.name.clone() else {
             let both = verdict.named.iter().flat_map(Named::both);
             verdict.hosts = both.map(|name| HostKey::new(namespace, name)).collect();
-            return verdict.because(Reason::NameConflict);
+            return Err(Reason::NameConflict);
         };
         let holder = self.names.get(&(namespace, name.clone()));
-        if holder.is_some() || self.is_taken(machine, facts) {
-            // The second name is taken only where a host has the first. That a machine is about to
-            // get the first is not enough: another replica may have given it to this one.
-            verdict.again = Some(FIRST_RETRY);
-            verdict.note = holder.copied().flatten().map(|it| text::after_doubted(it, &name));
-            return verdict.because(Reason::AfterAnother);
+        if holder.is_none() && !self.is_taken(machine, facts) {
+            return Ok(name);
         }
+        // The second name is taken only where a host has the first. That a machine is about to
+        // get the first is not enough: another replica may have given it to this one.
+        verdict.again = Some(FIRST_RETRY);
+        verdict.note = holder.copied().flatten().map(|it| text::after_doubted(it, &name));
+        Err(Reason::AfterAnother)
+    }
 
-        // A host would get a BMC that is not known to be its own, with credentials that others share.
-        match bmc {
-            None => {}
-            Some(None) => return verdict.because(Reason::BmcAddressMissing),
-            Some(Some(it)) if !it.is_inside => return verdict.because(Reason::BmcOutsideSubnets),
-            Some(Some(_)) => {
-                verdict.hosts = hosts.claiming(facts);
-                verdict.note = self.rival(machine, facts).map(text::bmc_of_node);
-                if verdict.note.is_some() || !verdict.hosts.is_empty() {
-                    return verdict.because(Reason::BmcAddressShared);
-                }
-            }
+    /// Else a host would get a BMC that is not known to be its own, with credentials that others share.
+    fn safe_bmc(&self, of: Candidate<'a>, verdict: &mut Verdict) -> Result<(), Reason> {
+        let Candidate { resource, machine, facts, .. } = of;
+        let Some(policy) = &resource.bmc else { return Ok(()) };
+        let bmc = policy.proposed(facts).ok_or(Reason::BmcAddressMissing)?;
+        if !bmc.is_inside {
+            return Err(Reason::BmcOutsideSubnets);
         }
-        // Progress, as far as it is allowed.
-        if resource.spec.approval == Approval::Manual && !approved {
-            return verdict.because(Reason::AwaitsApproval);
+        verdict.hosts = self.seen.hosts.claiming(facts);
+        verdict.note = self.rival(machine, facts).map(text::bmc_of_node);
+        let is_shared = verdict.note.is_some() || !verdict.hosts.is_empty();
+        if is_shared { Err(Reason::BmcAddressShared) } else { Ok(()) }
+    }
+
+    /// Whether its host is made now, as far as it is allowed.
+    fn progress(&mut self, of: Candidate<'a>, name: String, verdict: &mut Verdict) -> Reason {
+        let Candidate { at, resource, machine, facts } = of;
+        let namespace = resource.namespace.as_str();
+        if resource.spec.approval == Approval::Manual && !resource.approved.contains(&machine.node)
+        {
+            return Reason::AwaitsApproval;
         }
         let refusal = self.seen.refused.get(&machine.node);
         let refusal = refusal.filter(|it| !resource.spec.dry_run && it.is_of(namespace, &name));
@@ -202,7 +232,7 @@ impl<'a> Taken<'a> {
         // The API server is not asked for more than the resource may have, so that it refused one says nothing any more. Only a
         // host that may be there all the same waits.
         if is_full && refusal.is_none_or(|it| it.cause != Cause::Unknown || !it.waits) {
-            return verdict.because(Reason::MaxHosts);
+            return Reason::MaxHosts;
         }
         // One that may be there comes after all others.
         let waits = |it: &&Refusal| it.waits || self.allowance == 0 || it.cause == Cause::Unknown;
@@ -212,27 +242,27 @@ impl<'a> Taken<'a> {
                 self.take(at, name, facts, Some(machine.node));
             }
             verdict.fail(&refusal.cause, &refusal.text);
-            return verdict;
+            return verdict.reason;
         }
         if !resource.spec.dry_run && self.allowance == 0 {
             verdict.note = (!self.seen.answers).then(|| NONE_WITHOUT_IRONIC.to_owned());
             verdict.again = Some(Duration::from_secs(1) / self.policy.create_rate.get());
-            return verdict.because(Reason::RateLimited);
+            return Reason::RateLimited;
         }
         if resource.spec.dry_run {
             self.made[at] += 1;
             self.told.insert((namespace, name));
-            return verdict.because(Reason::DryRun);
+            return Reason::DryRun;
         }
         if resource.bmc.is_some() && !self.seen.complete {
             verdict.note = Some(NONE_BEFORE_ALL_ARE_READ.to_owned());
             verdict.again = Some(FIRST_RETRY);
-            return verdict.because(Reason::RateLimited);
+            return Reason::RateLimited;
         }
         self.take(at, name.clone(), facts, None);
         self.allowance -= 1;
         verdict.step = Some(Step::Create { name });
-        verdict.because(Reason::Created)
+        Reason::Created
     }
 
     /// Whether a machine is judged after the others: its host was not made, and it is time to try again.
