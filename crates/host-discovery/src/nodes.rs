@@ -15,7 +15,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::hardware::HardwareDetails;
 use crate::index::{HostKey, Index};
-use crate::inventory::{Facts, Port, abridged};
+use crate::inventory::{Facts, Ports, abridged};
 use crate::machine::{Machine, Reading};
 use crate::model::{HostPlan, Step, Unmarked, Verdict};
 use crate::node_id::NodeId;
@@ -73,10 +73,8 @@ pub enum Look {
         inventory: Reading,
         /// The inventory as it stands on a host.
         details: Option<HardwareDetails>,
-        /// Usable ports.
-        ports: Vec<Port>,
-        /// How many others it has.
-        strange_ports: u32,
+        /// Its ports.
+        ports: Ports,
     },
     /// Ironic did not say: the kind of its failure, and its words.
     Failed(Class, String),
@@ -279,7 +277,7 @@ impl Nodes {
                     track.machine.unanswered = Some(abridged(&text, LONGEST_ERROR));
                 }
             }
-            Look::Read { node: shown, inventory, details, ports, strange_ports } => {
+            Look::Read { node: shown, inventory, details, ports } => {
                 let error = track.machine.last_error.clone();
                 if let Some(shown) = shown {
                     track.take(&shown);
@@ -293,9 +291,9 @@ impl Nodes {
                 track.contested = false;
                 self.facts -= machine.bytes();
                 machine.inventory = inventory;
-                machine.ports = ports;
+                machine.ports = ports.usable;
                 machine.ports.shrink_to_fit();
-                machine.strange_ports = strange_ports;
+                machine.strange_ports = ports.strange;
                 self.facts += machine.bytes();
                 track.useless = match (machine.is_useless(), machine.last_error == error) {
                     (true, true) => track.useless.saturating_add(1),

@@ -335,8 +335,7 @@ async fn look(
             (Reading::Facts(Box::new(told.facts(&ports.usable))), Some(details))
         }
     };
-    let (ports, strange_ports) = (ports.usable, ports.strange);
-    Ok(Look::Read { node: read, inventory, details, ports, strange_ports })
+    Ok(Look::Read { node: read, inventory, details, ports })
 }
 
 async fn ports_of(ironic: &Client, node: &str) -> Result<Ports, Error> {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use host_discovery::decide::decide;
 use host_discovery::index::{HostKey, Index};
-use host_discovery::inventory::{Facts, Port};
+use host_discovery::inventory::{Facts, Port, Ports};
 use host_discovery::machine::{Machine, Reading};
 use host_discovery::model::{HostPlan, Observed, Strays, Unmarked};
 use host_discovery::nodes::{Look, Nodes};
@@ -52,10 +52,8 @@ impl Known {
     }
 
     fn read(&mut self, number: u8, inventory: Reading, node: Option<ironic::Node>) {
-        let ports = vec![port(number, 0)];
-        let node_read = node.map(Box::new);
-        let look =
-            Look::Read { node: node_read, inventory, details: None, ports, strange_ports: 0 };
+        let ports = Ports { usable: vec![port(number, 0)], strange: 0 };
+        let look = Look::Read { node: node.map(Box::new), inventory, details: None, ports };
         self.nodes.read(world::node(number), look, self.at);
     }
 
@@ -66,8 +64,7 @@ impl Known {
             node: read,
             inventory: Reading::None,
             details: None,
-            ports: Vec::new(),
-            strange_ports: 0,
+            ports: Ports::default(),
         };
         self.nodes.read(node(number), look, self.at);
     }
@@ -537,9 +534,10 @@ fn discover(nodes: &mut Nodes, numbers: Range<u32>, nics: u8, says: &Facts) {
         let [_, b, c, d] = number.to_be_bytes();
         let mac = |nic| Mac::parse(&format!("52:{nic:02x}:00:{b:02x}:{c:02x}:{d:02x}")).unwrap();
         let facts = Facts { macs: (0..nics).map(mac).collect(), ..says.clone() };
-        let ports = facts.macs.iter().map(|mac| Port { mac: *mac, pxe: true }).collect();
+        let usable = facts.macs.iter().map(|mac| Port { mac: *mac, pxe: true }).collect();
+        let ports = Ports { usable, strange: 0 };
         let inventory = Reading::Facts(Box::new(facts));
-        let look = Look::Read { node: None, inventory, details: None, ports, strange_ports: 0 };
+        let look = Look::Read { node: None, inventory, details: None, ports };
         nodes.read(id(number), look, at);
     }
 }
