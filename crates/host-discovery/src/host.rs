@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use api_types::metal3::{BareMetalHost, BareMetalHostSpec, BootMode, CleaningMode, HardwareLabel};
 use api_types::names::capi::WATCH_FILTER;
 use api_types::names::{ferrite, metal3};
-use serde_json::json;
 
 use crate::hardware::HardwareDetails;
 use crate::inventory::Facts;
@@ -52,18 +51,9 @@ pub fn new_host(
 /// The operator's webhook refuses a host with a field in them that it does not know, so there is none
 /// that came to its schema late: what is absent is zero.
 fn annotations(node: NodeId, facts: &Facts, details: &str) -> BTreeMap<String, String> {
-    let status = json!({
-        "operationalStatus": "discovered",
-        "errorMessage": "",
-        "errorCount": 0,
-        "poweredOn": true,
-        "provisioning": {"state": "unmanaged", "ID": node.to_string()},
-    });
-    let mut status = status.to_string();
-    status.truncate(status.len() - 1);
-    status.push_str(",\"hardware\":");
-    status.push_str(details);
-    status.push('}');
+    let status = format!(
+        r#"{{"errorCount":0,"errorMessage":"","operationalStatus":"discovered","poweredOn":true,"provisioning":{{"ID":"{node}","state":"unmanaged"}},"hardware":{details}}}"#
+    );
     let pairs = [
         (metal3::INSPECT, NO_INSPECTION.to_owned()),
         (metal3::HARDWARE_DETAILS, details.to_owned()),
