@@ -282,26 +282,24 @@ impl Controller for Rules {
             Key::Machine(node) => observe::machine(&self.context, *node).await.map(Seen::Known),
             Key::Mark(_) => Some(Seen::Mark(memory.turn())),
             Key::Driver(host) => {
-                let Some(adoption) = self.context.adoptions.with(|all| all.get(host).cloned())
-                else {
-                    return Ok(None);
-                };
+                let adoption = self.context.adoptions.with(|all| all.get(host).cloned());
+                let Some(adoption) = adoption else { return Ok(None) };
                 if matches!(memory, Memory::Fits(known) if *known == adoption) {
                     return Ok(Some(Seen::Known(Pass::DriverAdopted)));
                 }
                 let turn = memory.turn();
-                let fitting = match adopt::observe(&self.context, host, adoption).await {
-                    Ok(Some(fitting)) => fitting,
-                    Ok(None) => return Ok(None),
+                match adopt::observe(&self.context, host, adoption).await {
+                    Ok(fitting) => fitting.map(|fitting| {
+                        if fitting.fits() {
+                            *memory = Memory::Fits(fitting.adoption.clone());
+                        }
+                        Seen::Driver(Box::new(fitting), turn)
+                    }),
                     Err(error) => {
                         tracing::debug!(object.name = host.name(), error = %error, "Could not look at a driver");
-                        return Ok(Some(Seen::Unanswered(turn)));
+                        Some(Seen::Unanswered(turn))
                     }
-                };
-                if fitting.fits() {
-                    *memory = Memory::Fits(fitting.adoption.clone());
                 }
-                Some(Seen::Driver(Box::new(fitting), turn))
             }
         })
     }

@@ -175,8 +175,7 @@ impl Table {
                 News::Went(known) => {
                     gone.insert(known.host.clone());
                     let unmarked = known.made_for.map(|node| Unmarked { node, host: known.host });
-                    let unmarked = unmarked.and_then(|it| self.nodes.left(it));
-                    if let Some(unmarked) = unmarked {
+                    if let Some(unmarked) = unmarked.and_then(|it| self.nodes.left(it)) {
                         context.mark(unmarked);
                     }
                 }
@@ -208,16 +207,15 @@ impl Table {
     async fn poll(&mut self, context: &Context) {
         let now = Instant::now();
         let all = !self.answers() || now >= self.next_full || self.nodes.has_room_again();
-        // The first time everything is looked at, for the best sentence about what is wrong.
-        let unknown = self.reach == Reach::Unknown;
-        let checked = if unknown { context.ironic.check().await.map(drop) } else { Ok(()) };
-        let result = match checked {
-            Ok(()) => {
-                let list = observe::poll(context, &mut self.nodes, &mut self.places, all);
-                observe::within(context.policy.longest_list, "the list of nodes", list).await
+        let asking = async {
+            // The first time everything is looked at, for the best sentence about what is wrong.
+            if self.reach == Reach::Unknown {
+                context.ironic.check().await?;
             }
-            Err(error) => Err(error),
+            let list = observe::poll(context, &mut self.nodes, &mut self.places, all);
+            observe::within(context.policy.longest_list, "the list of nodes", list).await
         };
+        let result = asking.await;
         let left_out = i64::try_from(self.nodes.left_out()).unwrap_or(i64::MAX);
         context.metrics.left_out.set(left_out);
         match result {
