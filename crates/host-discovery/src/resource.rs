@@ -192,17 +192,22 @@ impl Resource {
     /// Takes notice of a resource of which only the metadata can be read.
     pub fn give_way(&mut self, unread: &ObjectMeta) {
         let created = unread.creation_timestamp.as_ref().map(|time| time.0);
-        let age = (created.is_none(), created, unread.namespace.as_ref(), unread.name.as_ref());
-        if age < (self.created.is_none(), self.created, Some(&self.namespace), Some(&self.name)) {
+        let [namespace, name] = [&unread.namespace, &unread.name].map(Option::as_deref);
+        let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
+        if age(created, namespace, name) < age(self.created, &self.namespace, &self.name) {
             self.behind = Some(text::older_undecodable(unread));
         }
     }
 
     /// By what resources are ordered: the oldest first, and of the same second the first by name.
-    /// One that has no time yet was just made.
     pub fn age(&self) -> impl Ord + '_ {
-        (self.created.is_none(), self.created, &self.namespace, &self.name)
+        age(self.created, &self.namespace, &self.name)
     }
+}
+
+/// One that has no time yet was just made.
+fn age<'a>(created: Option<Timestamp>, namespace: &'a str, name: &'a str) -> impl Ord + 'a {
+    (created.is_none(), created, namespace, name)
 }
 
 fn legal<'a>(

@@ -106,11 +106,9 @@ impl Settings {
         let default = Policy::default();
         let poll_interval =
             mistakes.duration("--poll-interval", &self.poll_interval, default.poll_interval);
-        let full_sync_interval = mistakes.duration(
-            "--full-sync-interval",
-            &self.full_sync_interval,
-            default.full_sync_interval,
-        );
+        let interval = &self.full_sync_interval;
+        let full_sync_interval =
+            mistakes.duration("--full-sync-interval", interval, default.full_sync_interval);
         if full_sync_interval < poll_interval {
             let expected = format!("at least --poll-interval, which is {}", self.poll_interval);
             mistakes.add("--full-sync-interval", &self.full_sync_interval, expected);
@@ -121,17 +119,9 @@ impl Settings {
         if create_rate.get() > 10_000 {
             mistakes.add("--create-rate", &self.create_rate, expected);
         }
-        Policy {
-            poll_interval,
-            full_sync_interval,
-            create_rate,
-            adopt_driver: mistakes.switch(
-                "--adopt-driver",
-                &self.adopt_driver,
-                default.adopt_driver,
-            ),
-            ..default
-        }
+        let adopt_driver =
+            mistakes.switch("--adopt-driver", &self.adopt_driver, default.adopt_driver);
+        Policy { poll_interval, full_sync_interval, create_rate, adopt_driver, ..default }
     }
 
     /// How to reach Ironic. Commands that do not speak to it do not ask for its address.
