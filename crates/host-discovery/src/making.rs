@@ -10,7 +10,8 @@ use futures_util::{FutureExt as _, StreamExt as _, stream};
 use tokio::sync::mpsc;
 
 use crate::context::{Context, News};
-use crate::model::{HostPlan, Job, Looked, Made, Step};
+use crate::machine::Machine;
+use crate::model::{HostPlan, Job, Looked, Made, Step, Verdict};
 use crate::node_id::NodeId;
 use crate::observe::{self, MANY};
 use crate::reason::Reason;
@@ -25,37 +26,14 @@ use crate::write::{self, Order};
 const MOST_TOLD: usize = 20;
 
 /// The hosts that were decided about.
-struct Orders<'a> {
-    /// Those that can be made at once.
-    first: Vec<Order<'a>>,
-    /// Those that failed before: they keep nobody waiting.
-    last: Vec<Order<'a>>,
-    /// Those of machines that Ironic showed too long ago.
-    old: Vec<Order<'a>>,
-}
-
-impl<'a> Orders<'a> {
-    fn of(table: &'a Table, plan: &'a HostPlan, at: Instant) -> Self {
-        let refused = table.refusals.all();
-        let mut orders = Self { first: Vec::new(), last: Vec::new(), old: Vec::new() };
-        for (verdict, machine) in plan.verdicts.iter().zip(table.nodes.machines()) {
-            let Some(Step::Create { name }) = &verdict.step else { continue };
-            let Some(resource) = verdict.resource.and_then(|at| table.resources.get(at)) else {
-                continue;
-            };
-            let (node, nodes) = (machine.node, &table.nodes);
-            let order = Order { resource, machine, verdict, name, nodes };
-            let seen = nodes.seen(node);
-            if seen.is_none_or(|seen| at.duration_since(seen) > SEEN_MAX_AGE) {
-                orders.old.push(order);
-            } else if refused.contains_key(&node) {
-                orders.last.push(order);
-            } else {
-                orders.first.push(order);
-            }
-        }
-        orders
-    }
+fn orders<'a>(table: &'a Table, plan: &'a HostPlan) -> Vec<Order<'a>> {
+    let nodes = &table.nodes;
+    let order = |(verdict, machine): (&'a Verdict, &'a Machine)| {
+        let Some(Step::Create { name }) = &verdict.step else { return None };
+        let resource = table.resources.get(verdict.resource?)?;
+        Some(Order { resource, machine, verdict, name, nodes })
+    };
+    plan.verdicts.iter().zip(nodes.machines()).filter_map(order).collect()
 }
 
 /// Makes the hosts that were decided about, as far as the time allows. What came of it is told to the next pass, which comes at
@@ -65,7 +43,8 @@ pub async fn make(context: &Context, table: &Table, plan: &mut HostPlan) -> Outc
     if !table.answers() || makers.is_empty() {
         return Outcome::default();
     }
-    // What cannot be taken back is decided on what is so now: the watch on hosts tells of all, and the discoveries are as they were.
+    // What cannot be taken back is decided on what is so now: the watch on hosts tells of all, and the discoveries are as they
+    // were.
     let looking = async {
         context.tell(News::Watched(observe::watched(context, table.watched).await?));
         let changed = observe::changed(context, &table.resources, &makers).await;
@@ -81,8 +60,7 @@ pub async fn make(context: &Context, table: &Table, plan: &mut HostPlan) -> Outc
     };
     plan.hold_back(&changed, Reason::RateLimited, text::DISCOVERY_CHANGED);
     let at = Instant::now();
-    let orders = Orders::of(table, plan, at);
-    let (answers, looked) = carry_out(context, table, orders, at).await;
+    let (answers, looked) = carry_out(context, table, orders(table, plan), at).await;
     let is_done = answers.is_empty() && !looked.answered;
     context.tell(News::Looked(looked));
     let mut others = Vec::new();
@@ -107,15 +85,22 @@ pub async fn make(context: &Context, table: &Table, plan: &mut HostPlan) -> Outc
 async fn carry_out(
     context: &Context,
     table: &Table,
-    orders: Orders<'_>,
+    orders: Vec<Order<'_>>,
     at: Instant,
 ) -> (Vec<(NodeId, Made)>, Looked) {
     // An API server that fails is not asked for hundreds of hosts more; it may fail in one namespace alone.
     let failing = Shared::default();
     let (now, mut to_do) = mpsc::unbounded_channel();
-    let refused = table.refusals.all();
-    let Orders { first, mut last, old } = orders;
     let failing = &failing;
+    let has_failed = |node: &NodeId| table.refusals.all().contains_key(node);
+    let is_old = |it: &Order<'_>| {
+        let seen = table.nodes.seen(it.machine.node);
+        seen.is_none_or(|seen| at.duration_since(seen) > SEEN_MAX_AGE)
+    };
+    let (old, fresh): (Vec<_>, Vec<_>) = orders.into_iter().partition(is_old);
+    // Those that failed before come last: they keep nobody waiting.
+    let (mut last, first): (Vec<_>, Vec<_>) =
+        fresh.into_iter().partition(|it| has_failed(&it.machine.node));
     let look = async move {
         let give = |order| {
             // The other end lives as long as this.
@@ -128,7 +113,7 @@ async fn carry_out(
             let mut waiting: HashMap<_, _> =
                 old.into_iter().map(|order| (order.machine.node, order)).collect();
             let unchanged = |node| match waiting.remove(&node) {
-                Some(order) if refused.contains_key(&node) => last.push(order),
+                Some(order) if has_failed(&node) => last.push(order),
                 order => order.into_iter().for_each(give),
             };
             looked =
@@ -136,7 +121,7 @@ async fn carry_out(
             left.retain(|node| waiting.contains_key(node));
         }
         // Few are asked for one by one, beside all this: one that hangs holds up nobody.
-        left.sort_by_key(|node| refused.contains_key(node));
+        left.sort_by_key(has_failed);
         for node in left.into_iter().take(MANY).filter(|_| table.may_read()) {
             context.begins(node, Job { once_more: true, ..Job::default() });
         }
