@@ -6,7 +6,7 @@ use crate::inventory::{Facts, Port};
 use crate::node_id::NodeId;
 
 /// One node, as far as it decides.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Machine {
     /// Its identifier.
     pub node: NodeId,
@@ -33,25 +33,15 @@ pub struct Machine {
 impl Machine {
     /// A discovered node of which nothing was read yet.
     pub fn unread(node: NodeId, first_seen: Timestamp) -> Self {
-        Self {
-            node,
-            name: None,
-            enrolled: true,
-            last_error: None,
-            unanswered: None,
-            first_seen,
-            ports: Vec::new(),
-            strange_ports: 0,
-            inventory: Reading::None,
-            had_host: false,
-        }
+        Self { node, enrolled: true, first_seen, ..Self::default() }
     }
 }
 
 /// What came of asking for an inventory.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Reading {
     /// There is none, perhaps not yet.
+    #[default]
     None,
     /// It is larger than anybody is willing to read.
     TooLarge,

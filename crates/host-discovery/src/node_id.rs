@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The UUID of a node. Sixteen bytes instead of text, and no number, which would be aligned to as many: every host has
 /// one in the index.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId([u8; 16]);
 
 impl NodeId {

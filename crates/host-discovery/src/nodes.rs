@@ -217,7 +217,7 @@ impl Nodes {
         // What somebody registered is not read: only a new machine becomes a host.
         let look = (!registered || contested).then_some(at);
         let seen = Some(at);
-        let track = Track { seen, marked, look, contested, ..Track::new(machine, round) };
+        let track = Track { machine, round, seen, marked, look, contested, ..Track::default() };
         self.insert(order, track);
         unmarked
     }
@@ -439,8 +439,8 @@ impl Nodes {
             // The mark may not have reached Ironic yet.
             let had_host = settled.had_host || settled.ours;
             let machine = Machine { had_host, ..Machine::unread(node, now) };
-            let look = Some(at);
-            let track = Track { look, contested: true, ..Track::new(machine, settled.round) };
+            let (round, look) = (settled.round, Some(at));
+            let track = Track { machine, round, look, contested: true, ..Track::default() };
             self.insert(settled.order, track);
         }
     }

@@ -11,7 +11,6 @@ use controller_kit::api_error::unless_gone;
 use controller_kit::engine::{self, Class as Urgency, asked};
 use futures_util::future::try_join_all;
 use ironic::{Class, Client, Detail, Error, Inventory, MAX_PAGE, NodeQuery, Pager, PortQuery};
-use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
@@ -404,10 +403,9 @@ pub async fn host(context: &Context, host: &HostKey) -> Result<Option<Sighting>,
 /// The metadata of a discovery; none if it is gone. Read by a list, since a list is what the role allows.
 pub async fn metadata(
     context: &Context,
-    object: &ObjectReference,
+    namespace: &str,
+    name: &str,
 ) -> Result<Option<ObjectMeta>, engine::Error> {
-    let namespace = object.namespace.as_deref().unwrap_or_default();
-    let name = object.name.as_deref().unwrap_or_default();
     let client = context.kit.client.clone();
     let api: Api<BareMetalHostDiscovery> = Api::namespaced(client, namespace);
     let it = ListParams::default().fields(&format!("metadata.name={name}"));
@@ -424,9 +422,7 @@ pub async fn changed(
 ) -> Result<BTreeSet<usize>, engine::Error> {
     let all = places.iter().filter_map(|at| Some((*at, resources.get(*at)?)));
     let looks = all.map(async |(at, resource)| {
-        let (namespace, name) = (Some(resource.namespace.clone()), Some(resource.name.clone()));
-        let object = ObjectReference { namespace, name, ..ObjectReference::default() };
-        let now = metadata(context, &object).await?;
+        let now = metadata(context, &resource.namespace, &resource.name).await?;
         Ok((!now.is_some_and(|it| resource.is_still(&it))).then_some(at))
     });
     Ok(try_join_all(looks).await?.into_iter().flatten().collect())

@@ -366,7 +366,9 @@ impl Table {
         self.unread.retain(|it| broken.iter().any(|broken| is_of(broken, it)));
         for it in &broken {
             if !self.unread.iter().any(|known| is_of(it, known)) {
-                self.unread.extend(observe::metadata(context, &it.object).await?);
+                let [namespace, name] = [&it.object.namespace, &it.object.name]
+                    .map(|text| text.as_deref().unwrap_or_default());
+                self.unread.extend(observe::metadata(context, namespace, name).await?);
             }
         }
         let stays = |it: &&ObjectMeta| context.is_ours(it) && it.deletion_timestamp.is_none();

@@ -10,7 +10,7 @@ use crate::machine::Machine;
 use crate::waits::{HANGS_AFTER, IRONIC_RETRY, REST_MAX};
 
 /// Of a machine that may become a host.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Track {
     /// What decides. The rest does not.
     pub(super) machine: Machine,
@@ -37,25 +37,6 @@ pub(super) struct Track {
 }
 
 impl Track {
-    /// Of a machine of which nothing else is known yet.
-    pub(super) fn new(machine: Machine, round: u32) -> Self {
-        Self {
-            machine,
-            round,
-            seen: None,
-            marked: false,
-            look: None,
-            reading: None,
-            is_relook: false,
-            contested: false,
-            useless: 0,
-            rest: None,
-            failures: 0,
-            told: None,
-            details: None,
-        }
-    }
-
     pub(super) fn details_size(&self) -> usize {
         self.details.as_ref().map_or(0, |it| it.text.len())
     }
