@@ -15,7 +15,7 @@ use kube::runtime::reflector::Store;
 use crate::hardware::LateFields;
 use crate::index::{Change, HostKey, Index, Known};
 use crate::metrics::Metrics;
-use crate::model::{Adoption, HostPlan, Job, Key, Looked, Made, Outlook, Unmarked};
+use crate::model::{Adoption, HostPlan, Job, Key, Looked, Made, StatusPlan, Unmarked};
 use crate::node_id::NodeId;
 use crate::nodes::Look;
 use crate::settings::Policy;
@@ -50,7 +50,7 @@ pub struct Context {
     /// Machines that are being read.
     pub jobs: Shared<HashMap<NodeId, Job>>,
     /// What the discoveries' statuses are to say.
-    pub outlooks: Shared<BTreeMap<ObjectKey, Arc<Outlook>>>,
+    pub status_plans: Shared<BTreeMap<ObjectKey, Arc<StatusPlan>>>,
     /// Nodes whose driver has to follow the BMC of their host.
     pub adoptions: Shared<BTreeMap<HostKey, Adoption>>,
     /// What the installed operator can read of a host's hardware; nothing while nobody asked.

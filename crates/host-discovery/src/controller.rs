@@ -23,7 +23,8 @@ use crate::decide::decide;
 use crate::index::{Change, HostKey, Index};
 use crate::metrics::Metrics;
 use crate::model::{
-    Adoption, Fitting, HostPlan, Key, Memory, Outlook, Standing, Strays, Troubles, Turn, Write,
+    Adoption, DiscoveryView, Fitting, HostPlan, Key, Memory, StatusPlan, Strays, Troubles, Turn,
+    Write,
 };
 use crate::reason::{Pass, UNDECODABLE};
 use crate::report::report;
@@ -38,7 +39,7 @@ pub enum Seen {
     /// All machines.
     All(Arc<Table>),
     /// A discovery.
-    Discovery(Box<Standing>),
+    Discovery(Box<DiscoveryView>),
     /// There is nothing to decide: what came of reading a machine is told to the pass about all, and a driver may be known to
     /// fit.
     Known(Pass),
@@ -69,7 +70,7 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
         inbox: Shared::default(),
         unmarked: Shared::default(),
         jobs: Shared::default(),
-        outlooks: Shared::default(),
+        status_plans: Shared::default(),
         adoptions: Shared::default(),
         late_fields: OnceLock::new(),
     };
@@ -245,7 +246,7 @@ impl Controller for Rules {
 
     fn version<'s>(&self, seen: &'s Seen) -> Option<&'s str> {
         match seen {
-            Seen::Discovery(standing) => standing.object.metadata.resource_version.as_deref(),
+            Seen::Discovery(view) => view.object.metadata.resource_version.as_deref(),
             _ => None,
         }
     }
@@ -276,8 +277,8 @@ impl Controller for Rules {
                     Memory::Written(at) => Some(*at),
                     _ => None,
                 };
-                let standing = discovery::observe(&self.context, key, written);
-                standing.map(|it| Seen::Discovery(Box::new(it)))
+                let view = discovery::observe(&self.context, key, written);
+                view.map(|it| Seen::Discovery(Box::new(it)))
             }
             Key::Machine(node) => observe::machine(&self.context, *node).await.map(Seen::Known),
             Key::Mark(_) => Some(Seen::Mark(memory.turn())),
@@ -307,8 +308,8 @@ impl Controller for Rules {
     fn decide(&self, seen: &Seen, now: Now) -> Decision<Write, Pass> {
         match seen {
             Seen::All(table) => self.context.decide_all(table, now),
-            Seen::Discovery(standing) => {
-                discovery::decide(standing, self.context.policy.status_interval, now)
+            Seen::Discovery(view) => {
+                discovery::decide(view, self.context.policy.status_interval, now)
             }
             Seen::Known(reason) => Decision::rest(*reason),
             Seen::Mark(turn) => decide_mark(*turn, now),
@@ -334,12 +335,12 @@ impl Controller for Rules {
                 self.context.tell(News::Decided(plan, Instant::now()));
                 Ok(outcome)
             }
-            (_, Seen::Discovery(standing), Write::Approvals(approvals)) => {
-                write::settle_approvals(&self.context, &standing.object, &approvals).await
+            (_, Seen::Discovery(view), Write::Approvals(approvals)) => {
+                write::settle_approvals(&self.context, &view.object, &approvals).await
             }
-            (_, Seen::Discovery(standing), Write::Status(status)) => {
-                let outcome = write::write_status(&self.context, &standing.object, &status).await?;
-                let before = standing.object.status.clone().unwrap_or_default();
+            (_, Seen::Discovery(view), Write::Status(status)) => {
+                let outcome = write::write_status(&self.context, &view.object, &status).await?;
+                let before = view.object.status.clone().unwrap_or_default();
                 for it in status::newly_failed(&before, &status) {
                     self.context.metrics.failed(status::word(it));
                 }
@@ -449,7 +450,7 @@ impl Context {
             troubles.strays = troubles.strays.filter(|_| table.caught_up);
             let approvals = plan.approvals.iter().find(|it| it.resource == at);
             counts.push(report.counts.clone());
-            let outlook = Outlook {
+            let status_plan = StatusPlan {
                 resource: resource.clone(),
                 reach: table.reach.clone(),
                 troubles,
@@ -459,12 +460,13 @@ impl Context {
                 approvals: approvals.filter(|_| table.answers()).cloned(),
             };
             let (namespace, name) = (resource.namespace.clone(), resource.name.clone());
-            all.insert(ObjectKey { namespace, name }, Arc::new(outlook));
+            all.insert(ObjectKey { namespace, name }, Arc::new(status_plan));
         }
         self.metrics.show(known, strays, &counts);
-        let before = self.outlooks.with(|outlooks| std::mem::replace(outlooks, all.clone()));
-        for (key, outlook) in all {
-            if !before.get(&key).is_some_and(|it| outlook.is_like(it)) {
+        let before =
+            self.status_plans.with(|status_plans| std::mem::replace(status_plans, all.clone()));
+        for (key, status_plan) in all {
+            if !before.get(&key).is_some_and(|it| status_plan.is_like(it)) {
                 self.lookout.enqueue(Key::Discovery(key), Class::Urgent);
             }
         }

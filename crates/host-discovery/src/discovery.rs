@@ -7,33 +7,37 @@ use controller_kit::engine::{Decision, Next, Now, ObjectKey};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::context::Context;
-use crate::model::{Outlook, Reach, Standing, Write};
+use crate::model::{DiscoveryView, Reach, StatusPlan, Write};
 use crate::reason::Pass;
 use crate::status;
 
 /// A discovery, and what its status is to say; nothing while nobody has decided that yet.
-pub fn observe(context: &Context, key: &ObjectKey, written: Option<Instant>) -> Option<Standing> {
+pub fn observe(
+    context: &Context,
+    key: &ObjectKey,
+    written: Option<Instant>,
+) -> Option<DiscoveryView> {
     let object = context.discoveries.get(&key.in_store());
     let object = object.filter(|it| context.is_ours(&it.metadata))?;
-    let outlook = context.outlooks.with(|all| all.get(key).cloned())?;
-    Some(Standing { object, outlook, written })
+    let status_plan = context.status_plans.with(|all| all.get(key).cloned())?;
+    Some(DiscoveryView { object, status_plan, written })
 }
 
 /// What to write.
-pub fn decide(standing: &Standing, interval: Duration, now: Now) -> Decision<Write, Pass> {
-    let Standing { object, outlook, written } = standing;
-    let (now_is, decided) = (&object.metadata, &outlook.resource);
+pub fn decide(view: &DiscoveryView, interval: Duration, now: Now) -> Decision<Write, Pass> {
+    let DiscoveryView { object, status_plan, written } = view;
+    let (now_is, decided) = (&object.metadata, &status_plan.resource);
     // It was decided upon another spec: this one is decided upon in a moment, and then comes another look.
     if (&now_is.uid, now_is.generation) != (&decided.uid, decided.generation) {
         return Decision::rest(Pass::DiscoveryChanged);
     }
-    if let Some(approvals) = &outlook.approvals
+    if let Some(approvals) = &status_plan.approvals
         && now_is.resource_version == decided.version
     {
         return Decision::write(Pass::ApprovalsSettled, Write::Approvals(approvals.clone()));
     }
     let before = object.status.clone().unwrap_or_default();
-    let after = status(outlook, &before, now);
+    let after = status(status_plan, &before, now);
     if status::same(&before, &after) {
         return Decision::rest(Pass::DiscoveryTold);
     }
@@ -42,25 +46,25 @@ pub fn decide(standing: &Standing, interval: Duration, now: Now) -> Decision<Wri
     if let Some(wait) = wait.filter(|wait| !wait.is_zero()) {
         return Decision { next: Next::After(wait), ..Decision::rest(Pass::DiscoveryTold) };
     }
-    let events = status::notes(&before, &after, outlook.report.as_ref());
+    let events = status::notes(&before, &after, status_plan.report.as_ref());
     let write = Write::Status(Box::new(after));
     Decision { writes: vec![write], events, ..Decision::rest(Pass::DiscoveryTold) }
 }
 
 /// What the status is to say.
 fn status(
-    outlook: &Outlook,
+    status_plan: &StatusPlan,
     before: &BareMetalHostDiscoveryStatus,
     now: Now,
 ) -> BareMetalHostDiscoveryStatus {
-    let Outlook { resource, reach, troubles, report, asked, .. } = outlook;
+    let StatusPlan { resource, reach, troubles, report, asked, .. } = status_plan;
     let mut status = match report {
         Some(report) => report.status(before, now.wall),
         None => before.clone(),
     };
     status::conditions(resource, reach, troubles, &mut status, now.wall);
-    if *reach == Reach::Answers && outlook.ironic_version.is_some() {
-        status.ironic_version.clone_from(&outlook.ironic_version);
+    if *reach == Reach::Answers && status_plan.ironic_version.is_some() {
+        status.ironic_version.clone_from(&status_plan.ironic_version);
     }
     status.last_poll_time = asked.poll.map(Time).or(status.last_poll_time);
     status.last_full_sync_time = asked.full.map(Time).or(status.last_full_sync_time);

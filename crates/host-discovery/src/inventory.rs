@@ -101,7 +101,7 @@ impl Facts {
 
 /// What is kept of an inventory until its ports are known: kilobytes, where the whole may have megabytes.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct InventoryDigest {
     /// All that the ports say nothing about.
     facts: Facts,
     /// What it was booted by, as it says itself and as Ironic wrote down.
@@ -122,7 +122,7 @@ struct Nic {
     addresses: [Option<IpAddr>; 2],
 }
 
-impl Told {
+impl InventoryDigest {
     /// Takes what decides from an inventory.
     pub fn read(inventory: &Inventory) -> Self {
         let machine = &inventory.machine;

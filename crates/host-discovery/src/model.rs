@@ -454,7 +454,7 @@ pub struct Report {
 
 /// What the status of a discovery is to say, as far as that does not depend on what it says already.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outlook {
+pub struct StatusPlan {
     /// What was decided upon.
     pub resource: Resource,
     /// Whether Ironic answers.
@@ -471,7 +471,7 @@ pub struct Outlook {
     pub approvals: Option<Approvals>,
 }
 
-impl Outlook {
+impl StatusPlan {
     /// Whether it is nothing new beside another: when Ironic was last asked is no reason to write.
     pub fn is_like(&self, other: &Self) -> bool {
         let version = other.resource.version.clone();
@@ -483,11 +483,11 @@ impl Outlook {
 }
 
 /// A discovery, and what its status is to say.
-pub struct Standing {
+pub struct DiscoveryView {
     /// The object.
     pub object: Arc<BareMetalHostDiscovery>,
     /// What it is to say.
-    pub outlook: Arc<Outlook>,
+    pub status_plan: Arc<StatusPlan>,
     /// When its status was last written.
     pub written: Option<Instant>,
 }

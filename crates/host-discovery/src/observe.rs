@@ -21,7 +21,7 @@ use serde_json::Value;
 use crate::context::{Context, News};
 use crate::hardware::{HardwareDetails, LateFields};
 use crate::index::HostKey;
-use crate::inventory::{MOST_PORTS, Ports, Told};
+use crate::inventory::{InventoryDigest, MOST_PORTS, Ports};
 use crate::machine::Reading;
 use crate::model::{Job, Looked, Made, Unmarked};
 use crate::node_id::NodeId;
@@ -289,7 +289,7 @@ async fn look(
     let text = id.to_string();
     // Only what decides is kept until the ports are there: some kilobytes of perhaps a megabyte.
     let mut told = match patiently(|| ironic.inventory(&text, MOST_INVENTORY)).await {
-        Ok(inventory) => told_by(&inventory, late).map(Some),
+        Ok(inventory) => digest(&inventory, late).map(Some),
         Err(error) => match error.class() {
             Class::NotFound => Ok(None),
             Class::TooLarge => Err(Reading::TooLarge),
@@ -375,16 +375,19 @@ pub async fn details(
     let id = id.to_string();
     let asking = context.ironic.inventory(&id, MOST_INVENTORY);
     let inventory = within(patience, "the inventory", asking).await?;
-    Ok(told_by(&inventory, context.late_fields()).ok().map(|(_, details)| details))
+    Ok(digest(&inventory, context.late_fields()).ok().map(|(_, details)| details))
 }
 
 /// What an inventory says, and how it stands on a host.
-fn told_by(inventory: &Inventory, late: LateFields) -> Result<(Told, HardwareDetails), Reading> {
+fn digest(
+    inventory: &Inventory,
+    late: LateFields,
+) -> Result<(InventoryDigest, HardwareDetails), Reading> {
     // Ironic takes none without interfaces, so this is an answer of somebody in between.
     if inventory.machine.interfaces.is_empty() {
         return Err(Reading::Unreadable);
     }
-    let told = Told::read(inventory);
+    let told = InventoryDigest::read(inventory);
     // It may be a host by an address that was left out.
     if told.is_cut() {
         return Err(Reading::TooLarge);
@@ -497,10 +500,10 @@ mod tests {
         let read = |interfaces: &Value| {
             let answer = json!({ "inventory": { "hostname": "n1", "interfaces": interfaces } });
             let inventory = serde_json::from_value(answer).unwrap();
-            told_by(&inventory, LateFields::default())
+            digest(&inventory, LateFields::default())
         };
         assert_eq!(read(&json!([])).err(), Some(Reading::Unreadable));
-        let empty = told_by(&Inventory::default(), LateFields::default());
+        let empty = digest(&Inventory::default(), LateFields::default());
         assert_eq!(empty.err(), Some(Reading::Unreadable));
         let nic = |number: usize| json!({ "name": format!("e{number}"), "mac_address": format!("52:54:00:00:{:02x}:{:02x}", number / 256, number % 256) });
         assert!(read(&json!([nic(0)])).is_ok());
