@@ -2,7 +2,7 @@
 
 use controller_kit::crd;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::apps::v1;
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -11,6 +11,7 @@ use kube::api::ListParams;
 use kube::core::ObjectList;
 
 use crate::ask::{Answer, Asking, Failure, right};
+use crate::deployment::Deployment;
 use crate::health::{Finding, Installed, KNOWN, Known, Right, skew};
 use crate::text;
 use crate::write::may;
@@ -29,12 +30,13 @@ pub(crate) async fn doctor(
     namespace: Option<&str>,
     now: Timestamp,
 ) -> Result<(Vec<Installed>, Vec<Finding>), Failure> {
+    type K = v1::Deployment;
     let params = ListParams::default().labels(OURS);
-    let answer = asking.page::<Deployment, ObjectList<Deployment>>(&(), namespace, &params).await?;
+    let answer = asking.page::<K, ObjectList<Deployment>>(&(), namespace, &params).await?;
     let list = match answer {
         Answer::Here(list) => list.items,
         Answer::Forbidden => {
-            let right = right::<Deployment>("list", &(), namespace);
+            let right = right::<K>("list", &(), namespace);
             return Err(Failure::Unanswered(text::not_found_out(&right)));
         }
         Answer::Unreadable(why) => {

@@ -5,12 +5,11 @@ use std::time::Duration;
 use api_types::time::until;
 use controller_kit::crd::Needed;
 use controller_kit::lease::LEADER_LACKS;
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Container;
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::deployment::{Container, Deployment};
 use crate::model::Look;
 use crate::text;
 
@@ -149,22 +148,21 @@ pub(crate) struct Finding {
 impl Installed {
     /// A Deployment of one of the charts. The job that extends CRDs has another container.
     pub(crate) fn of(deployment: &Deployment) -> Option<Self> {
-        let spec = deployment.spec.as_ref()?;
-        let pod = spec.template.spec.as_ref()?;
+        let pod = &deployment.spec.template.spec;
         let is_of = |it: &Container, known: &Known| it.name == known.name;
         let (container, known) = pod
             .containers
             .iter()
             .find_map(|it| Some((it, KNOWN.iter().find(|known| is_of(it, known))?)))?;
         let argument = |name: &str| {
-            container.args.iter().flatten().find_map(|it| it.strip_prefix(name)).map(str::to_owned)
+            container.args.iter().find_map(|it| it.strip_prefix(name)).map(str::to_owned)
         };
         let variable = |name: &str| {
-            let found = container.env.iter().flatten().find(|it| it.name == name);
+            let found = container.env.iter().find(|it| it.name == name);
             found.and_then(|it| it.value.clone()).filter(|it| !it.is_empty())
         };
         let labels = deployment.metadata.labels.as_ref();
-        let status = deployment.status.clone().unwrap_or_default();
+        let status = &deployment.status;
         let is_elected = variable("FERRITE_LEADER_ELECT").is_none_or(|it| it != "false");
         let lease = argument("--lease-name=").unwrap_or_else(|| format!("ferrite-{}", known.name));
         Some(Self {
@@ -174,11 +172,11 @@ impl Installed {
             version: labels
                 .and_then(|it| it.get("app.kubernetes.io/version").cloned())
                 .unwrap_or_default(),
-            image: container.image.clone().unwrap_or_default(),
-            replicas: spec.replicas.unwrap_or(1),
-            ready: status.ready_replicas.unwrap_or(0),
+            image: container.image.clone(),
+            replicas: deployment.spec.replicas.unwrap_or(1),
+            ready: status.ready_replicas,
             leader: None,
-            updated: status.updated_replicas.unwrap_or(0),
+            updated: status.updated_replicas,
             lease: is_elected.then_some(lease),
             account: pod.service_account_name.clone().unwrap_or_else(|| "default".to_owned()),
             namespaces: variable("FERRITE_NAMESPACES")
@@ -309,8 +307,7 @@ mod tests {
         assert_eq!((it.lease.as_deref(), it.account.as_str()), (Some("own"), "sa"));
         assert_eq!(it.namespaces, ["a", "b"]);
         let mut other = deployment(2, 2);
-        let pod = other.spec.as_mut().unwrap().template.spec.as_mut().unwrap();
-        pod.containers[0].name = "extend-crd".to_owned();
+        other.spec.template.spec.containers[0].name = "extend-crd".to_owned();
         assert_eq!(Installed::of(&other), None);
     }
 

@@ -9,6 +9,7 @@
 mod adopt;
 mod adoption;
 mod ask;
+mod deployment;
 mod doctor;
 mod explain;
 mod follow;
