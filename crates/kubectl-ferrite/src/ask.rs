@@ -90,6 +90,13 @@ impl Asking {
         Ok(Self { client, namespace })
     }
 
+    /// One whose API server is played.
+    #[cfg(test)]
+    pub(crate) fn of(client: Client) -> Self {
+        let namespace = client.default_namespace().to_owned();
+        Self { client, namespace }
+    }
+
     /// The objects of a kind, to be followed.
     pub(crate) fn api(&self, version: &ApiResource, namespace: Option<&str>) -> Api<DynamicObject> {
         let client = self.client.clone();

@@ -118,3 +118,6 @@ pub(crate) async fn may(
         _ => None,
     })
 }
+
+#[cfg(test)]
+mod tests;
