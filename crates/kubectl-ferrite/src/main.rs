@@ -9,6 +9,7 @@
 mod adopt;
 mod adoption;
 mod ask;
+mod completion;
 mod deployment;
 mod doctor;
 mod explain;
@@ -77,7 +78,7 @@ fn write(text: &str) -> Result<(), Failure> {
 async fn answer(cli: &Cli) -> Result<(String, ExitCode), Failure> {
     // A shell asks for it before there is a kubeconfig.
     if let Command::Completion { shell } = cli.command {
-        return Ok((settings::completion(shell), ExitCode::SUCCESS));
+        return Ok((completion::completion(shell), ExitCode::SUCCESS));
     }
     let path = cli.kubeconfig.as_deref().filter(|it| !it.as_os_str().is_empty());
     let asking = Asking::new(path, cli.context.as_deref(), cli.namespace.as_deref()).await?;
@@ -143,7 +144,7 @@ async fn answer(cli: &Cli) -> Result<(String, ExitCode), Failure> {
             }
         }
         Command::Adopt(args) => return adopt(cli, &asking, args).await,
-        Command::Completion { shell } => settings::completion(*shell),
+        Command::Completion { shell } => completion::completion(*shell),
         Command::Doctor => return doctor(cli, &asking, page).await,
         Command::Waiting(wanted) => return waiting(cli, &asking, page, wanted).await,
     };

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use controller_kit::config::duration;
 
 /// Say why something waits, and what to do
@@ -35,18 +35,8 @@ pub(crate) enum Shell {
     Zsh,
     /// fish
     Fish,
-}
-
-/// The completion script of a shell.
-pub(crate) fn completion(shell: Shell) -> String {
-    let shell = match shell {
-        Shell::Bash => clap_complete::Shell::Bash,
-        Shell::Zsh => clap_complete::Shell::Zsh,
-        Shell::Fish => clap_complete::Shell::Fish,
-    };
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "kubectl-ferrite", &mut script);
-    String::from_utf8_lossy(&script).into_owned()
+    /// Program `kubectl_complete-ferrite`, for the completion of kubectl
+    Kubectl,
 }
 
 /// How an answer is written.

@@ -432,16 +432,3 @@ Metal3Machine w1-x  WaitingForKeptHost         It waits no longer.
 ";
     assert_eq!(page().change(&change, false), wanted);
 }
-
-#[test]
-fn each_shell_completes_every_command() {
-    use crate::settings::{Cli, Shell, completion};
-    use clap::CommandFactory as _;
-    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        let script = completion(shell);
-        assert!(script.contains("kubectl-ferrite"), "{shell:?}");
-        for command in Cli::command().get_subcommands() {
-            assert!(script.contains(command.get_name()), "{shell:?} {}", command.get_name());
-        }
-    }
-}
