@@ -287,7 +287,9 @@ fn aligned(head: &[&str], rows: &[Vec<String>]) -> Vec<String> {
         head.iter().chain(rows).map(|row| row.iter().map(|it| clean(it)).collect()).collect();
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|it| it.chars().count()).max().unwrap_or(0)
+        let widest = cells.map(|it| it.chars().count()).max().unwrap_or(0);
+        // A wider one ends the program: no format can have it.
+        widest.min(u16::MAX.into())
     };
     let widths: Vec<usize> = (0..rows.first().map_or(0, Vec::len)).map(width).collect();
     let line = |row: &Vec<String>| {
