@@ -31,6 +31,8 @@ mod model;
 mod operator;
 mod played;
 mod plugin;
+mod plugin_doctor;
+mod plugin_follow;
 mod plugin_writes;
 mod pods;
 mod remediation;

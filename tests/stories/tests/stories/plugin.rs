@@ -11,8 +11,9 @@ use bench::control_plane::ControlPlane;
 use bench::crds::{self, Group};
 use bench::process::free_port;
 use futures_util::{StreamExt, stream};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Client;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
@@ -55,6 +56,31 @@ pub(crate) async fn ask(kubeconfig: &Path, namespace: &str, words: &[&str]) -> S
 /// The same as somebody who may read everything.
 pub(crate) async fn ask_as_admin(plane: &ControlPlane, namespace: &str, words: &[&str]) -> Said {
     ask(&plane.kubeconfig("admin", &["system:masters"]).unwrap(), namespace, words).await
+}
+
+/// A kubeconfig of a user with these rights in a namespace. One of them is to list hosts: it shows when they count.
+pub(crate) async fn user(
+    plane: &ControlPlane,
+    namespace: &str,
+    name: &str,
+    rules: &Value,
+) -> PathBuf {
+    let (client, group) = (plane.admin().await, "rbac.authorization.k8s.io");
+    let role = serde_json::from_value(json!({"metadata": {"name": name}, "rules": rules})).unwrap();
+    let roles: Api<Role> = Api::namespaced(client.clone(), namespace);
+    roles.create(&PostParams::default(), &role).await.unwrap();
+    let binding = serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": name}],
+    }));
+    let bindings: Api<RoleBinding> = Api::namespaced(client, namespace);
+    bindings.create(&PostParams::default(), &binding.unwrap()).await.unwrap();
+    let own = Client::try_from(plane.config(name, &[]).await.unwrap()).unwrap();
+    while bmo::api(&own, namespace).list(&ListParams::default()).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    plane.kubeconfig(name, &[]).unwrap()
 }
 
 /// An API server with stock kinds of Metal3 and Cluster API, without ours, without Hive's and without any controller.

@@ -1,5 +1,7 @@
 //! What the kubectl plugin writes, on a real API server. bmo-reboot and the machines are played: the story writes their status.
 
+use std::io::Read as _;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use bench::bmo;
@@ -7,7 +9,8 @@ use kube::Client;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::plugin::{ask, ask_as_admin, plane};
+use crate::in_process::program;
+use crate::plugin::{ask, ask_as_admin, plane, user};
 
 const KEY: &str = "reboot.metal3.io/me";
 
@@ -121,4 +124,88 @@ async fn a_discovered_host_gets_the_bmc_that_its_machine_named_once() {
     assert!(said.code == 1 && said.err.contains("has the BMC"), "{}", said.err);
     let said = adopt(&["b", "--yes"]).await;
     assert!(said.code == 1 && said.err.contains("BareMetalHost a"), "{}", said.err);
+}
+
+/// More than a pipe holds that nobody reads.
+const LONG: usize = 100_000;
+
+#[tokio::test]
+async fn a_host_that_another_changed_after_the_plan_gets_no_bmc() {
+    let plane = plane().await;
+    let (client, namespace) = (plane.admin().await, plane.namespace("meanwhile").await);
+    let hosts = bmo::api(&client, &namespace);
+    for (name, told) in [("a", "192.0.2.7"), ("b", "192.0.2.8")] {
+        let host = serde_json::from_value(json!({
+            "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
+            "metadata": {"name": name, "annotations": {"ferrite.metal3.io/bmc-address": told}},
+            "spec": {"online": true},
+        }));
+        hosts.create(&PostParams::default(), &host.unwrap()).await.unwrap();
+    }
+    let rules = json!([
+        {"apiGroups": ["metal3.io"], "resources": ["baremetalhosts"], "verbs": ["get", "list", "patch"]},
+    ]);
+    let kubeconfig = user(plane, &namespace, "adopts-meanwhile", &rules).await;
+    // The plan is longer than the pipe: nothing is written until somebody reads it.
+    let address = format!("redfish+https://{{bmcAddress}}/redfish/v1/Systems/{}", "1".repeat(LONG));
+    let mut command = Command::new(program("kubectl-ferrite"));
+    command.env_clear().arg(format!("--kubeconfig={}", kubeconfig.display()));
+    command.args(["--namespace", &namespace, "adopt", "a", "b", "--yes"]);
+    command.args(["--credentials", "racks", "--address", &address]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut output = child.stdout.take().unwrap();
+    let output = tokio::task::spawn_blocking(move || {
+        output.read_exact(&mut [0_u8]).unwrap();
+        output
+    });
+    let mut output = output.await.unwrap();
+    let theirs = json!({"address": "ipmi://192.0.2.9", "credentialsName": "theirs"});
+    let change = Patch::Merge(json!({"spec": {"bmc": theirs}}));
+    hosts.patch("b", &PatchParams::default(), &change).await.unwrap();
+    let said = tokio::task::spawn_blocking(move || {
+        std::io::copy(&mut output, &mut std::io::sink()).unwrap();
+        child.wait_with_output().unwrap()
+    });
+    let said = said.await.unwrap();
+    let err = String::from_utf8(said.stderr).unwrap();
+    let wanted = "BareMetalHost b changed meanwhile, and nothing was written to it. Repeat the command. 1 of 2 hosts have their BMC: leave them out.";
+    assert_eq!((said.status.code(), err.lines().last()), (Some(1), Some(wanted)), "{err}");
+    assert_eq!(seen(&client, &namespace, "b").await.1["bmc"]["address"], theirs["address"]);
+    assert_eq!(seen(&client, &namespace, "a").await.1["bmc"]["credentialsName"], json!("racks"));
+}
+
+#[tokio::test]
+async fn who_may_only_read_is_told_the_missing_right_by_each_write() {
+    let plane = plane().await;
+    let (client, namespace) = (plane.admin().await, plane.namespace("reads").await);
+    let labels = json!({"ferrite.metal3.io/power": "managed"});
+    bmo::make_host(&client, &namespace, "h", &namespace, &labels).await.unwrap();
+    play(&client, &namespace, "h", "Completed", &[]).await;
+    let told = json!({"metadata": {"annotations": {
+        "ferrite.metal3.io/bmc-address": "192.0.2.7", "reboot.metal3.io/held": "",
+    }}});
+    let hosts = bmo::api(&client, &namespace);
+    hosts.patch("h", &PatchParams::default(), &Patch::Merge(&told)).await.unwrap();
+    let discovered = serde_json::from_value(json!({
+        "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
+        "metadata": {"name": "d", "annotations": {"ferrite.metal3.io/bmc-address": "192.0.2.7"}},
+        "spec": {"online": true},
+    }));
+    hosts.create(&PostParams::default(), &discovered.unwrap()).await.unwrap();
+    let rules = json!([
+        {"apiGroups": ["metal3.io"], "resources": ["baremetalhosts"], "verbs": ["get", "list"]},
+    ]);
+    let kubeconfig = user(plane, &namespace, "reads-only", &rules).await;
+    let template = "redfish+https://{bmcAddress}/redfish/v1/Systems/1";
+    for words in [
+        &["hold", "h", "--key", "me"][..],
+        &["release", "h", "--key", "held"],
+        &["adopt", "d", "--credentials", "racks", "--address", template, "--yes"],
+    ] {
+        let said = ask(&kubeconfig, &namespace, words).await;
+        let last = said.err.lines().last().unwrap_or_default();
+        let is_told = last.starts_with("The API server refuses the change of BareMetalHost ")
+            && last.contains("\"reads-only\" cannot patch resource \"baremetalhosts\"");
+        assert!(said.code == 1 && is_told, "{words:?}: {} {}", said.code, said.err);
+    }
 }
