@@ -108,7 +108,7 @@ impl<'a> Taken<'a> {
         let name = machine.name.as_deref();
 
         // It is somebody's already.
-        let shows = |node| self.seen.nodes.has(node);
+        let shows = |node| self.seen.nodes.shows(node);
         let known = self.seen.hosts.known(machine.node, name, &machine.ports, facts, shows);
         if let Some(mut verdict) = settled(machine, &known) {
             if verdict.reason == Reason::KnownTwice {
@@ -154,14 +154,8 @@ impl<'a> Taken<'a> {
             verdict.note = note;
             return verdict.because(reason);
         }
-        let safe = self.safe_name(of, &mut verdict).and_then(|name| {
-            self.safe_bmc(of, &mut verdict)?;
-            Ok(name)
-        });
-        let reason = match safe {
-            Ok(name) => self.progress(of, name, &mut verdict),
-            Err(reason) => reason,
-        };
+        let guard = self.name_guard(of, &mut verdict).or_else(|| self.bmc_guard(of, &mut verdict));
+        let reason = guard.unwrap_or_else(|| self.progress(of, &mut verdict));
         verdict.because(reason)
     }
 
@@ -172,8 +166,8 @@ impl<'a> Taken<'a> {
         !is_told && !self.seen.hosts.has_name(namespace, name)
     }
 
-    /// The name of its host; none where that would be a host that a person does not want, or a second one of a machine.
-    fn safe_name(&self, of: Candidate<'a>, verdict: &mut Verdict) -> Result<String, Reason> {
+    /// Why its host must not get the name: it would be one that a person does not want, or a second one of a machine.
+    fn name_guard(&self, of: Candidate<'a>, verdict: &mut Verdict) -> Option<Reason> {
         let Candidate { resource, machine, facts, .. } = of;
         let approved = resource.approved.contains(&machine.node);
         let alike = self.alike(machine, facts).filter(|_| !approved);
@@ -181,46 +175,47 @@ impl<'a> Taken<'a> {
             alike.as_ref().is_some_and(|(reason, _)| *reason == Reason::InterfaceOfAnotherHost);
         // The mark may be about a host that is there and only shares an interface: nobody deleted that one.
         if machine.had_host && !resource.spec.rediscover && !approved && !shares {
-            return Err(Reason::HostDeleted);
+            return Some(Reason::HostDeleted);
         }
         if let Some((reason, others)) = alike {
             verdict.hosts = others;
-            return Err(reason);
+            return Some(reason);
         }
         let namespace = resource.namespace.as_str();
         let Some(name) = verdict.name.clone() else {
             let both = verdict.named.iter().flat_map(Named::both);
             verdict.hosts = both.map(|name| HostKey::new(namespace, name)).collect();
-            return Err(Reason::NameConflict);
+            return Some(Reason::NameConflict);
         };
         let holder = self.names.get(&(namespace, name.clone()));
         if holder.is_none() && !self.is_taken(machine, facts) {
-            return Ok(name);
+            return None;
         }
         // The second name is taken only where a host has the first. That a machine is about to
         // get the first is not enough: another replica may have given it to this one.
         verdict.again = Some(FIRST_RETRY);
         verdict.note = holder.copied().flatten().map(|it| text::after_doubted(it, &name));
-        Err(Reason::AfterAnother)
+        Some(Reason::AfterAnother)
     }
 
-    /// Else a host would get a BMC that is not known to be its own, with credentials that others share.
-    fn safe_bmc(&self, of: Candidate<'a>, verdict: &mut Verdict) -> Result<(), Reason> {
+    /// Why its host must not get the BMC: it is not known to be its own, and others share the credentials.
+    fn bmc_guard(&self, of: Candidate<'a>, verdict: &mut Verdict) -> Option<Reason> {
         let Candidate { resource, machine, facts, .. } = of;
-        let Some(policy) = &resource.bmc else { return Ok(()) };
-        let bmc = policy.proposed(facts).ok_or(Reason::BmcAddressMissing)?;
+        let policy = resource.bmc.as_ref()?;
+        let Some(bmc) = policy.proposed(facts) else { return Some(Reason::BmcAddressMissing) };
         if !bmc.is_inside {
-            return Err(Reason::BmcOutsideSubnets);
+            return Some(Reason::BmcOutsideSubnets);
         }
         verdict.hosts = self.seen.hosts.claiming(facts);
         verdict.note = self.rival(machine, facts).map(text::bmc_of_node);
         let is_shared = verdict.note.is_some() || !verdict.hosts.is_empty();
-        if is_shared { Err(Reason::BmcAddressShared) } else { Ok(()) }
+        is_shared.then_some(Reason::BmcAddressShared)
     }
 
     /// Whether its host is made now, as far as it is allowed.
-    fn progress(&mut self, of: Candidate<'a>, name: String, verdict: &mut Verdict) -> Reason {
+    fn progress(&mut self, of: Candidate<'a>, verdict: &mut Verdict) -> Reason {
         let Candidate { at, resource, machine, facts } = of;
+        let Some(name) = verdict.name.clone() else { return Reason::NameConflict };
         let namespace = resource.namespace.as_str();
         if resource.spec.approval == Approval::Manual && !resource.approved.contains(&machine.node)
         {
@@ -375,7 +370,7 @@ impl<'a> Taken<'a> {
     /// Whether some of the hosts that a machine is have nothing in common but what the machine says of itself: it may be one
     /// of them, or a stranger who names the addresses of both.
     fn only_its_word(&self, known: &[Known]) -> bool {
-        let shows = |node| self.seen.nodes.has(node);
+        let shows = |node| self.seen.nodes.shows(node);
         let are_one = |a: &Known, b: &Known| self.seen.hosts.are_one(&a.host, &b.host, shows);
         let pairs =
             known.iter().enumerate().flat_map(|(at, a)| known[..at].iter().map(move |b| (a, b)));

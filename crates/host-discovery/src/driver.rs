@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::naming::identifies;
+use crate::ip::identifies;
 
 /// A driver that can speak to a BMC, and the interfaces that a node of the operator's own making has with it. The others are the
 /// driver's usual ones.

@@ -8,8 +8,8 @@ use std::net::IpAddr;
 
 use ironic::{Interface, Inventory};
 
+use crate::ip::identifies;
 use crate::mac::Mac;
-use crate::naming::identifies;
 
 /// Bytes of one text that are kept.
 pub const LONGEST_TEXT: usize = 256;

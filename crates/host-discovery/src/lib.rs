@@ -28,6 +28,7 @@ pub mod hardware;
 pub mod host;
 pub mod index;
 pub mod inventory;
+pub mod ip;
 pub mod labels;
 pub mod mac;
 pub mod machine;

@@ -1,5 +1,7 @@
 //! A machine that Ironic shows and that may become a host.
 
+use std::fmt::Debug;
+
 use k8s_openapi::jiff::Timestamp;
 
 use crate::inventory::{Facts, Port};
@@ -59,4 +61,10 @@ impl Reading {
             Self::None | Self::TooLarge | Self::Unreadable => None,
         }
     }
+}
+
+/// What Ironic shows, whether or not something may be made of it.
+pub trait Shown: Debug {
+    /// Whether Ironic shows this node.
+    fn shows(&self, node: NodeId) -> bool;
 }

@@ -17,10 +17,9 @@ use kube::ResourceExt as _;
 use crate::driver::{NodeDriver, drivers_of};
 use crate::index::{HostKey, Index};
 use crate::inventory::Ports;
-use crate::machine::Machine;
+use crate::machine::{Machine, Shown};
 use crate::naming::Named;
 use crate::node_id::NodeId;
-use crate::nodes::Nodes;
 use crate::reason::{Pass, Reason, Sort};
 use crate::refusals::{Cause, Refusal};
 use crate::resource::Resource;
@@ -59,7 +58,7 @@ pub struct Observed<'a> {
     /// Every discovery.
     pub resources: &'a [Resource],
     /// Every node that Ironic shows.
-    pub nodes: &'a Nodes,
+    pub nodes: &'a dyn Shown,
     /// Every host.
     pub hosts: &'a Index,
     /// Machines whose host could not be made.

@@ -11,6 +11,7 @@ use api_types::metal3::HardwareDetail;
 use sha2::{Digest as _, Sha256};
 
 use crate::inventory::Facts;
+use crate::ip::identifies;
 use crate::mac::Mac;
 use crate::node_id::NodeId;
 
@@ -261,17 +262,6 @@ fn address(ip: IpAddr) -> Result<String, Unusable> {
         // All digits: the short form can begin or end with a separator.
         IpAddr::V6(v6) => v6.segments().map(|part| format!("{part:04x}")).join("-"),
     })
-}
-
-/// Whether one machine alone has the address: not loopback, link-local, unspecified, and no group
-/// of receivers.
-pub fn identifies(ip: IpAddr) -> bool {
-    let ip = ip.to_canonical();
-    let narrow = match ip {
-        IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast() || v4.octets()[0] == 0,
-        IpAddr::V6(v6) => v6.is_unicast_link_local(),
-    };
-    !(narrow || ip.is_loopback() || ip.is_unspecified() || ip.is_multicast())
 }
 
 fn serial_number(text: &str) -> Result<String, Unusable> {

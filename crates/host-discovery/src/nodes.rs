@@ -16,7 +16,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::hardware::HardwareDetails;
 use crate::index::{HostKey, Index};
 use crate::inventory::{Facts, Ports, abridged};
-use crate::machine::{Machine, Reading};
+use crate::machine::{Machine, Reading, Shown};
 use crate::model::{HostPlan, Step, Unmarked, Verdict};
 use crate::node_id::NodeId;
 use crate::reason::Reason;
@@ -78,6 +78,12 @@ pub enum Look {
     },
     /// Ironic did not say: the kind of its failure, and its words.
     Failed(Class, String),
+}
+
+impl Shown for Nodes {
+    fn shows(&self, node: NodeId) -> bool {
+        self.has(node)
+    }
 }
 
 impl Nodes {

@@ -67,15 +67,15 @@ pub(crate) async fn user(
 ) -> PathBuf {
     let (client, group) = (plane.admin().await, "rbac.authorization.k8s.io");
     let role = serde_json::from_value(json!({"metadata": {"name": name}, "rules": rules})).unwrap();
-    let roles: Api<Role> = Api::namespaced(client.clone(), namespace);
-    roles.create(&PostParams::default(), &role).await.unwrap();
+    let allowed: Api<Role> = Api::namespaced(client.clone(), namespace);
+    allowed.create(&PostParams::default(), &role).await.unwrap();
     let binding = serde_json::from_value(json!({
         "metadata": {"name": name},
         "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
         "subjects": [{"apiGroup": group, "kind": "User", "name": name}],
     }));
-    let bindings: Api<RoleBinding> = Api::namespaced(client, namespace);
-    bindings.create(&PostParams::default(), &binding.unwrap()).await.unwrap();
+    let bound: Api<RoleBinding> = Api::namespaced(client, namespace);
+    bound.create(&PostParams::default(), &binding.unwrap()).await.unwrap();
     let own = Client::try_from(plane.config(name, &[]).await.unwrap()).unwrap();
     while bmo::api(&own, namespace).list(&ListParams::default()).await.is_err() {
         tokio::time::sleep(Duration::from_millis(100)).await;
