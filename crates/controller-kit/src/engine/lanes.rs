@@ -347,7 +347,6 @@ impl<T: Clone + Ord> Lane<T> {
     ) -> Result<F::Output, GivenUp> {
         let patience = tokio::time::sleep(self.patience);
         tokio::pin!(patience, call);
-        let mut is_late = false;
         loop {
             tokio::select! {
                 output = &mut call => {
@@ -355,9 +354,10 @@ impl<T: Clone + Ord> Lane<T> {
                     return Ok(output);
                 }
                 Ok(()) = &mut self.give_up => return Err(GivenUp),
-                () = &mut patience, if !is_late => {
-                    is_late = true;
+                // There may be no room for it yet.
+                () = &mut patience => {
                     self.lanes.serve();
+                    patience.as_mut().reset(tokio::time::Instant::now() + self.patience);
                 }
             }
         }
