@@ -90,7 +90,7 @@ impl Asking {
         Ok(Self { client, namespace })
     }
 
-    /// One whose API server is played.
+    /// With a client that a test has made.
     #[cfg(test)]
     pub(crate) fn of(client: Client) -> Self {
         let namespace = client.default_namespace().to_owned();

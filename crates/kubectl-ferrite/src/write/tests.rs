@@ -1,12 +1,16 @@
-//! What another client writes between a read and a write of the plugin is not lost. The API server is played: it refuses a write
-//! with the version of an older object, and takes any without a version, as the real one does.
+//! What another client writes between a read and a write of the plugin is not lost. The write is held in front of a real API
+//! server until the other one is done.
 
-use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use http::{Method, Request, Response};
-use kube::Client;
-use kube::client::Body;
-use serde_json::{Map, Value, json};
+use bench::bmo;
+use bench::control_plane::shared;
+use bench::crds::{self, Group};
+use bench::faults::{self, At, Fault, Handle, Plan};
+use kube::ResourceExt as _;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 
 use super::{Written, set_bmc};
 use crate::ask::{Asking, Failure};
@@ -15,176 +19,116 @@ use crate::{hold, holding};
 
 const KEY: &str = "reboot.metal3.io/me";
 
-/// A host, and what another client writes as soon as it is read.
-struct Server {
-    host: Value,
-    meanwhile: Option<Value>,
-    /// What is refused for want of a right.
-    forbidden: Option<Method>,
-    conflicts: usize,
+/// A host, and the plugin whose first write to it is held.
+struct Scene {
+    hosts: Api<DynamicObject>,
+    asking: Asking,
+    plugin: Handle,
 }
 
-fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = Value::Object(Map::new());
+impl Scene {
+    /// The host has these annotations, and bmo-reboot manages its power.
+    async fn new(annotations: &Value) -> Self {
+        static KINDS: OnceCell<()> = OnceCell::const_new();
+        let plane = shared().await;
+        let (client, namespace) = (plane.admin().await, plane.namespace("meanwhile").await);
+        KINDS.get_or_init(async || crds::install(&client, &[Group::Metal3]).await.unwrap()).await;
+        let labels = json!({"ferrite.metal3.io/power": "managed"});
+        bmo::make_host(&client, &namespace, "h", "nobody", &labels).await.unwrap();
+        let hosts = bmo::api(&client, &namespace);
+        let managed = json!({
+            "type": "PowerManaged", "status": "True", "reason": "Managed", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        });
+        let status = json!({"status": {
+            "poweredOn": true, "provisioning": {"state": "provisioned"}, "conditions": [managed],
+        }});
+        let params = PatchParams::default();
+        hosts.patch_status("h", &params, &Patch::Merge(&status)).await.unwrap();
+        let annotations = json!({"metadata": {"annotations": annotations}});
+        hosts.patch("h", &params, &Patch::Merge(&annotations)).await.unwrap();
+        let mut config = plane.config("admin", &["system:masters"]).await.unwrap();
+        config.default_namespace = namespace;
+        let plan = Plan::one("plugin", At::Write(1), Fault::Hold);
+        let (client, plugin) = faults::client(config, plan).unwrap();
+        Self { hosts, asking: Asking::of(client), plugin }
     }
-    for (key, value) in patch {
-        if value.is_null() {
-            target.as_object_mut().unwrap().remove(key);
-        } else {
-            merge(&mut target[key], value);
-        }
-    }
-}
 
-impl Server {
-    fn write(&mut self, patch: &Value) {
-        let version: u64 =
-            self.host["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
-        merge(&mut self.host, patch);
-        self.host["metadata"]["resourceVersion"] = json!((version + 1).to_string());
-    }
-
-    fn answer(&mut self, method: &Method, body: &[u8]) -> (u16, Value) {
-        let failure = |code: u16, reason: &str, message: &str| {
-            let status = json!({
-                "apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code,
-                "reason": reason, "message": message,
-            });
-            (code, status)
+    /// What becomes of a command before whose write another client changes the host.
+    async fn meanwhile<T>(&self, change: Value, command: impl Future<Output = T>) -> T {
+        let other = async {
+            self.plugin.held().await;
+            let change = Patch::Merge(&change);
+            self.hosts.patch("h", &PatchParams::default(), &change).await.unwrap();
+            self.plugin.release();
         };
-        if self.forbidden.as_ref() == Some(method) {
-            return failure(403, "Forbidden", "User \"u\" cannot patch");
-        }
-        if *method == Method::GET {
-            let read = self.host.clone();
-            if let Some(change) = self.meanwhile.take() {
-                self.write(&change);
-            }
-            return (200, read);
-        }
-        let patch: Value = serde_json::from_slice(body).unwrap();
-        let version = &patch["metadata"]["resourceVersion"];
-        if !version.is_null() && *version != self.host["metadata"]["resourceVersion"] {
-            self.conflicts += 1;
-            return failure(409, "Conflict", "the object has been modified");
-        }
-        self.write(&patch);
-        (200, self.host.clone())
+        let both = async { tokio::join!(command, other).0 };
+        tokio::time::timeout(Duration::from_secs(60), both).await.expect("both end")
+    }
+
+    async fn hold(&self, change: Value) -> Failure {
+        let timeout = Some(Duration::ZERO);
+        let args = Hold { host: "h".to_owned(), key: "me".to_owned(), hard: false, timeout };
+        self.meanwhile(change, Box::pin(hold::hold(&self.asking, &args))).await.unwrap_err()
+    }
+
+    async fn release(&self, change: Value) -> Result<Vec<String>, Failure> {
+        let args = Release { host: "h".to_owned(), key: "me".to_owned() };
+        self.meanwhile(change, Box::pin(hold::release(&self.asking, &args))).await
+    }
+
+    /// The annotations at the end, and how many writes met another one.
+    async fn end(&self) -> (Value, usize) {
+        let calls = self.plugin.calls();
+        let conflicts = calls.iter().filter(|it| it.status.is_some_and(|it| it == 409)).count();
+        (json!(self.hosts.get("h").await.unwrap().annotations()), conflicts)
     }
 }
 
-/// A host that bmo-reboot manages, with these annotations.
-#[allow(clippy::needless_pass_by_value, reason = "each is made where it is used")]
-fn server(annotations: Value, meanwhile: Value) -> Arc<Mutex<Server>> {
-    let host = json!({
-        "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
-        "metadata": {
-            "name": "h", "namespace": "rack", "resourceVersion": "7", "annotations": annotations,
-            "labels": {"ferrite.metal3.io/power": "managed"},
-        },
-        "spec": {"online": true},
-        "status": {
-            "poweredOn": true, "provisioning": {"state": "provisioned", "ID": "x"},
-            "conditions": [{"type": "PowerManaged", "status": "True", "reason": "Managed", "message": ""}],
-        },
-    });
-    let meanwhile = Some(meanwhile).filter(|it| !it.is_null());
-    Arc::new(Mutex::new(Server { host, meanwhile, forbidden: None, conflicts: 0 }))
-}
-
-fn asking(server: &Arc<Mutex<Server>>) -> Asking {
-    let server = server.clone();
-    let service = tower::service_fn(move |request: Request<Body>| {
-        let server = server.clone();
-        async move {
-            let (head, body) = request.into_parts();
-            let body = body.collect_bytes().await?;
-            let (code, answer) = server.lock().unwrap().answer(&head.method, &body);
-            let response =
-                Response::builder().status(code).body(Body::from(answer.to_string().into_bytes()));
-            Ok::<_, kube::Error>(response.unwrap())
-        }
-    });
-    Asking::of(Client::new(service, "rack"))
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(future)
-}
-
-/// What became of a hold whose proof is not waited for, with the annotations and the number of conflicts after it.
-fn held(server: &Arc<Mutex<Server>>) -> (Failure, Value, usize) {
-    let timeout = Some(std::time::Duration::ZERO);
-    let args = Hold { host: "h".to_owned(), key: "me".to_owned(), hard: false, timeout };
-    let failure = block_on(async { hold::hold(&asking(server), &args).await }).unwrap_err();
-    let server = server.lock().unwrap();
-    (failure, server.host["metadata"]["annotations"].clone(), server.conflicts)
-}
-
-fn released(server: &Arc<Mutex<Server>>) -> Result<Vec<String>, Failure> {
-    let args = Release { host: "h".to_owned(), key: "me".to_owned() };
-    block_on(async { hold::release(&asking(server), &args).await })
-}
-
-#[test]
-fn a_hold_is_judged_again_by_what_another_wrote() {
-    let paused = json!({"metadata": {"annotations": {"baremetalhost.metal3.io/paused": "them"}}});
-    let (failure, annotations, conflicts) = held(&server(json!({}), paused));
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_is_judged_again_by_what_another_wrote() {
+    let scene = Scene::new(&json!({})).await;
+    let paused = json!({"baremetalhost.metal3.io/paused": "them"});
+    let failure = scene.hold(json!({"metadata": {"annotations": paused}})).await;
     assert!(failure.message().contains("Remove the annotation"), "{failure:?}");
-    assert_eq!(annotations, json!({"baremetalhost.metal3.io/paused": "them"}));
-    assert_eq!(conflicts, 1);
+    assert_eq!(scene.end().await, (paused, 1));
 }
 
-#[test]
-fn a_hold_leaves_the_harder_request_that_another_wrote() {
-    let hard = holding::value(bmo_reboot::requests::Mode::Hard);
-    let request = json!({"metadata": {"annotations": {KEY: hard}}});
-    let (failure, annotations, conflicts) = held(&server(json!({}), request));
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_leaves_the_harder_request_that_another_wrote() {
+    let scene = Scene::new(&json!({})).await;
+    let request = json!({ KEY: holding::value(bmo_reboot::requests::Mode::Hard) });
+    let failure = scene.hold(json!({"metadata": {"annotations": request}})).await;
     assert!(failure.message().contains("is not proven after"), "{failure:?}");
-    assert_eq!((annotations, conflicts), (json!({ KEY: hard }), 1));
+    assert_eq!(scene.end().await, (request, 1));
 }
 
-#[test]
-fn a_release_leaves_what_another_wrote() {
-    let other = json!({"metadata": {"annotations": {"reboot.metal3.io/them": ""}}});
-    let server = server(json!({ KEY: "" }), other);
-    assert_eq!(released(&server).unwrap(), ["reboot.metal3.io/them"]);
-    let server = server.lock().unwrap();
-    assert_eq!(server.host["metadata"]["annotations"], json!({"reboot.metal3.io/them": ""}));
-    assert_eq!(server.conflicts, 1);
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_leaves_what_another_wrote() {
+    let scene = Scene::new(&json!({ KEY: "" })).await;
+    let other = json!({"reboot.metal3.io/them": ""});
+    let left = scene.release(json!({"metadata": {"annotations": other}})).await;
+    assert_eq!(left.unwrap(), ["reboot.metal3.io/them"]);
+    assert_eq!(scene.end().await, (other, 1));
 }
 
-#[test]
-fn a_release_of_what_another_removed_finds_nothing() {
-    let server = server(json!({ KEY: "" }), json!({"metadata": {"annotations": {KEY: null}}}));
-    assert!(matches!(released(&server), Err(Failure::NotFound(_))));
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_of_what_another_removed_finds_nothing() {
+    let scene = Scene::new(&json!({ KEY: "" })).await;
+    let left = scene.release(json!({"metadata": {"annotations": {KEY: null}}})).await;
+    assert!(matches!(left, Err(Failure::NotFound(_))), "{left:?}");
 }
 
-#[test]
-fn a_bmc_that_another_wrote_stays() {
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bmc_that_another_wrote_stays() {
+    let scene = Scene::new(&json!({})).await;
     let theirs = json!({"address": "ipmi://192.0.2.9", "credentialsName": "theirs"});
-    let server = server(json!({}), json!({"spec": {"bmc": theirs}}));
-    let written = block_on(async {
-        let asking = asking(&server);
-        let host = hold::read(&asking, "h").await.unwrap();
-        set_bmc(&asking, &host, "ipmi://192.0.2.1", "ours").await
-    });
+    let write = async {
+        let host = hold::read(&scene.asking, "h").await.unwrap();
+        set_bmc(&scene.asking, &host, "ipmi://192.0.2.1", "ours").await
+    };
+    let written = scene.meanwhile(json!({"spec": {"bmc": theirs}}), Box::pin(write)).await;
     assert!(matches!(written, Ok(Written::Superseded)));
-    assert_eq!(server.lock().unwrap().host["spec"]["bmc"], theirs);
-}
-
-#[test]
-fn a_write_without_the_right_is_refused_in_one_sentence() {
-    let server = server(json!({ KEY: "" }), Value::Null);
-    server.lock().unwrap().forbidden = Some(Method::PATCH);
-    let failure = released(&server).unwrap_err();
-    let wanted =
-        "The API server refuses the change of BareMetalHost h: User \"u\" cannot patch (403).";
-    assert_eq!(failure, Failure::No(wanted.to_owned()));
+    let bmc = &scene.hosts.get("h").await.unwrap().data["spec"]["bmc"];
+    assert_eq!((&bmc["address"], &bmc["credentialsName"]), (&theirs["address"], &json!("theirs")));
 }
