@@ -4,6 +4,7 @@
 use bench::audit::Audit;
 use bench::bmo;
 use bench::cluster_api::objects::{CLUSTER, Kind, METAL3_MACHINE, METAL3_MACHINE_TEMPLATE};
+use bench::cluster_api::until_one;
 use capm3_reuse::settings::Policy;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, DynamicObject};
@@ -15,8 +16,11 @@ use super::scene::{NAME, Scene, condition, consumer, host_of, state};
 const CLAIM: Kind = Kind { api_version: METAL3_MACHINE.api_version, kind: "Metal3DataClaim" };
 const DATA: Kind = Kind { api_version: METAL3_MACHINE.api_version, kind: "Metal3Data" };
 
-/// What CAPM3's own controllers do with the claim of machine `m1`.
-async fn render(scene: &Scene, name: &str, secrets: &str) {
+/// What CAPM3's own controllers do with the claim of machine `m1` when it is there. The machine may say that it waits for data before
+/// that.
+async fn render(scene: &Scene, name: &str, secrets: &str) -> DynamicObject {
+    let claims = CLAIM.api(&scene.client, &scene.namespace);
+    let claim = until_one(&claims, "m1", "a claim of m1", |_| true).await.unwrap();
     let spec = json!({
         "index": 0, "claim": {"name": "m1"}, "template": {"name": "facts"},
         "metaData": {"name": format!("{secrets}-metadata")},
@@ -25,6 +29,7 @@ async fn render(scene: &Scene, name: &str, secrets: &str) {
     scene.create(DATA, DATA.object(name, &spec)).await;
     scene.patch_status(CLAIM, "m1", json!({"status": {"renderedData": {"name": name}}})).await;
     scene.patch_status(DATA, name, json!({"status": {"ready": true}})).await;
+    claim
 }
 
 async fn remove_host(scene: &Scene, name: &str) {
@@ -110,11 +115,6 @@ async fn what_was_rendered_for_a_host_that_vanished_is_not_installed_on_the_next
             && CLAIM.api(&scene.client, &scene.namespace).get_opt("m1").await.unwrap().is_none()
     );
     scene.delete(DATA, "facts-0").await;
-    let its = kube::runtime::watcher::Config::default().fields("metadata.name=m1");
-    let claims = CLAIM.api(&scene.client, &scene.namespace);
-    bench::cluster_api::until(&claims, &its, "a claim for h2", |all| !all.is_empty())
-        .await
-        .unwrap();
     render(&scene, "facts-1", "of-h2").await;
     assert_eq!(scene.up("m1").await, "h2");
     let host = scene.get_host("h2").await;
@@ -267,10 +267,9 @@ async fn rendered_secrets_are_asked_for_awaited_installed_and_withdrawn() {
         host.data["spec"]["image"].is_null(),
         "nothing is installed before the secrets are there"
     );
-    let claim = CLAIM.api(&scene.client, &scene.namespace).get("m1").await.unwrap();
-    assert_eq!(claim.data["spec"]["template"]["name"], "facts");
 
-    render(&scene, "facts-0", "m1").await;
+    let claim = render(&scene, "facts-0", "m1").await;
+    assert_eq!(claim.data["spec"]["template"]["name"], "facts");
     assert_eq!(scene.up("m1").await, "h1");
     let host = scene.get_host("h1").await;
     for (field, secret) in [("metaData", "m1-metadata"), ("networkData", "m1-networkdata")] {
