@@ -69,10 +69,12 @@ pub async fn pool(
         observe(&known, &mut memory.learned)
     });
     if pool.is_some() {
-        context.metrics.seen(key, &seen);
         memory.efforts.forget_ended(&seen);
-    } else if is_nothing(&seen, key) {
+    }
+    if pool.is_none() && is_nothing(&seen, key) {
         context.metrics.without_pool(key, &seen);
+    } else {
+        context.metrics.seen(key, &seen);
     }
     let rest = pool.is_some().then(|| rest(&seen));
     let waits = [due, rival.map(|(_, left)| left), again, rest];

@@ -190,30 +190,57 @@ async fn with_pools_inventory_a_pool_whose_inventory_is_taken_away_can_still_be_
     scene.wait("it goes", |it| it.pools.is_empty()).await;
 }
 
-#[tokio::test]
-async fn a_pool_that_is_not_ours_any_more_is_not_counted_any_more() {
-    let (scene, _hive) = Scene::new("uncounted").await;
+/// A controller of the pools with this filter, and what it counts.
+async fn counted(scene: &Scene, filter: Option<&str>) -> (Running, Metrics) {
     let (account, _) = account(plane().await, &scene.namespace).await;
     let mut config = in_process::config("clusterpool-inventory", vec![scene.namespace.clone()]);
-    config.watch_filter = Some("ours".to_owned());
+    config.watch_filter = filter.map(str::to_owned);
     let metrics = Metrics::new(config.controller).unwrap();
-    let shown = metrics.clone();
+    let counted = metrics.clone();
     let run = move |client| async move {
         let kit = Kit::new(config, client, metrics, Shutdown::default());
         controller::run(kit, Policy::default()).await.unwrap();
     };
-    let _running = Running::start(account, Plan::none("clusterpool-inventory"), run);
+    (Running::start(account, Plan::none("clusterpool-inventory"), run), counted)
+}
+
+/// Whether so many are counted under this name.
+fn shows(metrics: &Metrics, name: &str, count: usize) -> bool {
+    let text = String::from_utf8(metrics.render(true).unwrap()).unwrap();
+    text.contains(&format!("ferrite_clusterpool_inventory_{name} {count}\n"))
+}
+
+#[tokio::test]
+async fn a_pool_that_is_not_ours_any_more_is_not_counted_any_more() {
+    let (scene, _hive) = Scene::new("uncounted").await;
+    let (_running, metrics) = counted(&scene, Some("ours")).await;
     scene.pool("pool", 0, &["none"], json!({})).await;
     for (filter, count) in [("ours", 1), ("theirs", 0)] {
         let label = json!({ "labels": { "cluster.x-k8s.io/watch-filter": filter } });
         scene.patch("ClusterPool", "pool", json!({ "metadata": label })).await;
-        let line = format!("ferrite_clusterpool_inventory_entries{{status=\"Missing\"}} {count}\n");
-        let is_shown = |_: &View| {
-            let text = String::from_utf8(shown.render(true).unwrap()).unwrap();
-            text.contains(&line)
-        };
+        let is_shown = |_: &View| shows(&metrics, "entries{status=\"Missing\"}", count);
         scene.wait("it is counted as long as it is ours", is_shown).await;
     }
+}
+
+#[tokio::test]
+async fn of_a_pool_that_is_gone_the_cluster_that_outlives_it_is_counted_and_no_entry() {
+    let (scene, _hive) = Scene::new("outlives").await;
+    let (_running, metrics) = counted(&scene, None).await;
+    let cluster = scene.one_runs().await;
+    scene.claim("mine", "pool").await;
+    let is_given = |it: &View| it.claim("mine")["spec"]["namespace"] == cluster.as_str();
+    scene.wait("it is claimed", is_given).await;
+    let counts = |entries, claimed| {
+        shows(&metrics, "entries{status=\"Reserved\"}", entries)
+            && shows(&metrics, "clusters{state=\"claimed\"}", claimed)
+    };
+    scene.wait("both are counted", |_| counts(1, 1)).await;
+    // It waits for the claim. Somebody does not.
+    scene.delete("ClusterPool", "pool").await;
+    scene.patch("ClusterPool", "pool", json!({ "metadata": { "finalizers": null } })).await;
+    scene.wait("the pool is gone", |it| it.pools.is_empty()).await;
+    scene.wait("the cluster alone is counted", |_| counts(0, 1)).await;
 }
 
 #[tokio::test]
