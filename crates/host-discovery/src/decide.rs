@@ -43,7 +43,7 @@ pub fn decide(seen: &Observed<'_>, policy: &Policy, now: Timestamp) -> HostPlan 
     let verdicts: Vec<Verdict> = judged.into_iter().map(|(_, verdict)| verdict).collect();
     let approvals = approvals(seen, &verdicts);
     let again = verdicts.iter().filter_map(|verdict| verdict.again).min();
-    HostPlan { verdicts, approvals, again }
+    HostPlan { verdicts, approvals, again, behind: None }
 }
 
 /// What the machines so far have taken.

@@ -54,7 +54,7 @@ pub async fn make(context: &Context, table: &Table, plan: &mut HostPlan) -> Outc
         Ok(changed) => changed,
         Err(behind) => {
             tracing::warn!(error = behind, "Makes no hosts");
-            plan.hold_back(&makers, Reason::HostFailed, &behind);
+            plan.wait_for_hosts(&makers, behind);
             return Outcome { next: Some(Next::After(FIRST_RETRY)), ..Outcome::default() };
         }
     };

@@ -81,6 +81,8 @@ pub struct HostPlan {
     pub approvals: Vec<Approvals>,
     /// When to look again without being told.
     pub again: Option<Duration>,
+    /// What is said of the watch on hosts while it does not tell of all of them: one cause, of which no machine has failed.
+    pub behind: Option<String>,
 }
 
 impl HostPlan {
@@ -105,6 +107,12 @@ impl HostPlan {
             verdict.note = Some(why.to_owned());
             verdict.step = None;
         }
+    }
+
+    /// Makes none of these hosts while the watch on hosts is behind: any of them may exist.
+    pub fn wait_for_hosts(&mut self, of: &BTreeSet<usize>, why: String) {
+        self.hold_back(of, Reason::RateLimited, &why);
+        self.behind = Some(why);
     }
 }
 
@@ -423,13 +431,14 @@ pub struct Troubles {
 impl Troubles {
     /// Those of the resource at this place.
     pub fn of(at: usize, plan: &HostPlan, left_out: usize, strays: Strays) -> Self {
-        let with = |reason| {
-            let all = plan.verdicts.iter();
-            let all = all.filter(|it| it.reason == reason && it.resource == Some(at));
+        let with = |is_one: &dyn Fn(&Verdict) -> bool| {
+            let all = plan.verdicts.iter().filter(|it| it.resource == Some(at) && is_one(it));
             let texts: Vec<&str> = all.filter_map(|it| it.note.as_deref()).collect();
             Some((texts.len(), (*texts.iter().min()?).to_owned()))
         };
-        let (refused, failed) = (with(Reason::HostRefused), with(Reason::HostFailed));
+        let is_unseen = |it: &Verdict| plan.behind.is_some() && it.note == plan.behind;
+        let refused = with(&|it| it.reason == Reason::HostRefused);
+        let failed = with(&|it| it.reason == Reason::HostFailed || is_unseen(it));
         Self { left_out, refused, failed, strays: Some(strays) }
     }
 }

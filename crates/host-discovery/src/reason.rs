@@ -155,7 +155,7 @@ reasons! {
         RateLimited: Kind::Waits,
             "The machine waits for its turn: the rate limit of new hosts is reached.",
             on: [PENDING],
-            more: "Nothing. The message says so if the turn comes only when Ironic answers again, when all machines are read, or when the watch has shown a change of the discovery. If the latter lasts, read in the log why the watch on discoveries fails.";
+            more: "Nothing. The message says so if the turn comes only when Ironic answers again, when all machines are read, or when a watch has shown a change of the discovery, or all hosts. If the latter lasts, read in the log why that watch fails.";
         Created: Kind::Rests, "The controller makes the host of the machine.";
     }
 }

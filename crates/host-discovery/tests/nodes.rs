@@ -124,7 +124,8 @@ fn a_machine_has_the_name_that_ironic_last_told() {
 fn a_machine_that_somebody_names_in_ironic_is_counted_until_it_has_a_host() {
     let mut known = Known::new();
     let counted = |known: &Known| {
-        let plan = HostPlan { verdicts: Vec::new(), approvals: Vec::new(), again: None };
+        let plan =
+            HostPlan { verdicts: Vec::new(), approvals: Vec::new(), again: None, behind: None };
         Strays::of(&plan, known.nodes.registered()).registered
     };
     known.list(1);

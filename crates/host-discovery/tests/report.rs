@@ -10,21 +10,32 @@ mod world;
 use std::collections::BTreeMap;
 
 use api_types::metal3::BareMetalHostDiscoveryStatus;
+use api_types::names::capi::CONDITION_READY;
 use host_discovery::decide::decide;
 use host_discovery::index::Index;
 use host_discovery::machine::{Machine, Reading};
-use host_discovery::model::{HostPlan, Observed};
+use host_discovery::model::{HostPlan, Observed, Reach, Strays, Troubles};
 use host_discovery::report::{LONGEST_LIST, report};
 use host_discovery::resource::Resource;
 use host_discovery::settings::Policy;
 use host_discovery::sighting::Sighting;
-use host_discovery::status::{newly_failed, word};
+use host_discovery::status::{conditions, newly_failed, word};
 use host_discovery::text::ONLY_ITS_WORD;
 use k8s_openapi::jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};
 use world::{host, mac, machine, node, resource};
 
 fn decided(machines: &[Machine], resources: &[Resource], hosts: &Index) -> HostPlan {
+    decided_with(0, machines, resources, hosts)
+}
+
+/// The same where so many hosts may be made.
+fn decided_with(
+    allowance: u32,
+    machines: &[Machine],
+    resources: &[Resource],
+    hosts: &Index,
+) -> HostPlan {
     let seen = Observed {
         nodes: &host_discovery::nodes::Nodes::default(),
         machines: machines.iter().collect(),
@@ -32,7 +43,7 @@ fn decided(machines: &[Machine], resources: &[Resource], hosts: &Index) -> HostP
         hosts,
         refused: &BTreeMap::new(),
         answers: true,
-        allowance: 0,
+        allowance,
         complete: true,
     };
     decide(&seen, &Policy::default(), Timestamp::UNIX_EPOCH)
@@ -93,6 +104,24 @@ fn listed(machine: Machine, spec: &Value, hosts: &[Sighting], list: &str) -> Val
     let before = BareMetalHostDiscoveryStatus::default();
     let status = report(0, &decision, &machines, 0, 0).status(&before, Timestamp::UNIX_EPOCH);
     written(&status)[list][0].clone()
+}
+
+#[test]
+fn while_the_watch_on_hosts_is_behind_the_discovery_says_so_and_no_machine_has_failed() {
+    let (machines, resources) = ([machine(1), machine(2)], [resource("racks", &json!({}))]);
+    let mut plan = decided_with(2, &machines, &resources, &Index::default());
+    let makers = plan.makers();
+    assert_eq!(makers.len(), 1);
+    let behind = "the watch told of 2 hosts of 3";
+    plan.wait_for_hosts(&makers, behind.to_owned());
+    let mut status = report(0, &plan, &machines, 0, 0)
+        .status(&BareMetalHostDiscoveryStatus::default(), Timestamp::UNIX_EPOCH);
+    assert_eq!((status.failures.len(), status.pending.len()), (0, 2));
+    let troubles = Troubles::of(0, &plan, 0, Strays::default());
+    conditions(&resources[0], &Reach::Answers, &troubles, &mut status, Timestamp::UNIX_EPOCH);
+    let ready = status.conditions.iter().find(|it| it.type_ == CONDITION_READY).unwrap();
+    assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("False", "HostsFailed"));
+    assert!(ready.message.contains(behind), "{}", ready.message);
 }
 
 #[test]
