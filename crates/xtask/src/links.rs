@@ -50,7 +50,7 @@ fn leads_somewhere(page: &Path, link: &str) -> bool {
 }
 
 /// The lines outside of blocks of code, with their numbers.
-fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(crate) fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut in_code = false;
     text.lines().enumerate().filter_map(move |(number, line)| {
         let fence = line.trim_start().starts_with("```");
@@ -60,7 +60,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// Where the links of a line lead. Between backquotes there are none.
-fn links(line: &str) -> impl Iterator<Item = String> {
+pub(crate) fn links(line: &str) -> impl Iterator<Item = String> {
     let plain: String = line.split('`').step_by(2).collect();
     let ends: Vec<String> = plain
         .split("](")

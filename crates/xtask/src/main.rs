@@ -17,6 +17,7 @@ mod objects;
 mod program;
 mod reasons;
 mod reference;
+mod site;
 mod test;
 mod tidy;
 mod values;
@@ -81,6 +82,8 @@ enum Task {
     /// Makes CRDs, manifests, the values' schemas, charts' READMEs, the reference and the pages of reasons anew from what they
     /// are made from.
     Crdgen,
+    /// Builds the site of the documentation with mdBook into the target folder, and follows each of its links.
+    Docs,
     /// Makes the images of the controllers, or of one, without a container engine: archives of an OCI layout.
     Image {
         /// The controller's name.
@@ -110,6 +113,7 @@ fn main() -> ExitCode {
             model::run(&name, &world, bench::model::Bounds { states, depth, time })
         }
         Task::Crdgen => generate::run(),
+        Task::Docs => site::run(),
         Task::Image { controller } => image::run(controller.as_deref()),
         Task::Lint => lint::run(),
         Task::Tidy => tidy::run(),
