@@ -14,6 +14,7 @@ mod lint;
 mod measure;
 mod model;
 mod objects;
+mod plugin;
 mod program;
 mod reasons;
 mod reference;
@@ -89,6 +90,8 @@ enum Task {
         /// The controller's name.
         controller: Option<String>,
     },
+    /// Makes a release of the kubectl plugin: this machine's archive, and the Krew manifest of all archives in the folder.
+    Plugin(plugin::PluginRelease),
     /// Formatting, clippy, links in the documentation, the house's rules, generated files, licences where cargo-deny is
     /// installed.
     Lint,
@@ -115,6 +118,7 @@ fn main() -> ExitCode {
         Task::Crdgen => generate::run(),
         Task::Docs => site::run(),
         Task::Image { controller } => image::run(controller.as_deref()),
+        Task::Plugin(release) => plugin::run(&release),
         Task::Lint => lint::run(),
         Task::Tidy => tidy::run(),
         Task::CheckUpstream { folder } => check_upstream::run(&folder),

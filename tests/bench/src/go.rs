@@ -34,6 +34,8 @@ const PROGRAMS: &[(&str, &str, &str, bool)] = &[
     ("helm", "tools", "helm.sh/helm/v4/cmd/helm", false),
     ("prometheus", "tools", "github.com/prometheus/prometheus/cmd/prometheus", false),
     ("promtool", "tools", "github.com/prometheus/prometheus/cmd/promtool", false),
+    ("krew", "krew", "sigs.k8s.io/krew/cmd/krew", false),
+    ("validate-krew-manifest", "krew", "sigs.k8s.io/krew/cmd/validate-krew-manifest", false),
 ];
 
 /// For Prometheus: without the clients of all clouds, in which nobody here discovers anything and which are most of it.
@@ -52,6 +54,8 @@ pub const FOR_TESTS: &[&str] = &[
     "helm",
     "prometheus",
     "promtool",
+    "krew",
+    "validate-krew-manifest",
 ];
 
 /// Path of a program, built if it is not there yet. `etcd` and `kube-apiserver` are taken from `KUBEBUILDER_ASSETS`

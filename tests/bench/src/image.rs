@@ -131,7 +131,7 @@ impl Image {
         let layer = layer.end();
         let ports = self.port.map(|port| json!({format!("{port}/tcp"): {}}));
         let config = json!({
-            "architecture": if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" },
+            "architecture": architecture(),
             "os": "linux",
             "config": {
                 "User": USER,
@@ -176,6 +176,11 @@ impl Image {
             program: self.program.clone(),
         })
     }
+}
+
+/// The architecture of this machine, as images and Krew name it.
+pub(crate) fn architecture() -> &'static str {
+    if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" }
 }
 
 /// `image.repository` for an image that is made here. No registry has this name, so it is the same on every machine and
@@ -263,12 +268,12 @@ fn sleeper() -> Vec<u8> {
     elf
 }
 
-/// The tape archive of POSIX, as far as images need it.
+/// The tape archive of POSIX, as far as images and the plugin need it.
 #[derive(Default)]
-struct Tar(Vec<u8>);
+pub(crate) struct Tar(Vec<u8>);
 
 impl Tar {
-    fn add(&mut self, path: &str, mode: u32, kind: u8, content: &[u8]) {
+    pub(crate) fn add(&mut self, path: &str, mode: u32, kind: u8, content: &[u8]) {
         let mut header = [0_u8; 512];
         let mut put =
             |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
@@ -290,7 +295,7 @@ impl Tar {
         self.0.resize(self.0.len().next_multiple_of(512), 0);
     }
 
-    fn end(mut self) -> Vec<u8> {
+    pub(crate) fn end(mut self) -> Vec<u8> {
         self.0.resize(self.0.len() + 1024, 0);
         self.0
     }

@@ -24,6 +24,7 @@ pub mod load;
 pub mod model;
 pub mod node;
 pub mod observer;
+pub mod plugin;
 pub mod process;
 pub mod programs;
 pub mod prometheus;

@@ -31,6 +31,8 @@ pub enum Profile {
     Release,
     /// As static and as small, built in a fraction of the time: what the tests run as pods.
     Pods,
+    /// The kubectl plugin: as small as it gets.
+    Plugin,
 }
 
 impl Profile {
@@ -38,6 +40,7 @@ impl Profile {
         match self {
             Self::Release => "release",
             Self::Pods => "pods",
+            Self::Plugin => "plugin",
         }
     }
 }
