@@ -33,6 +33,7 @@ mod played;
 mod plugin;
 mod plugin_doctor;
 mod plugin_follow;
+mod plugin_release;
 mod plugin_writes;
 mod pods;
 mod remediation;
