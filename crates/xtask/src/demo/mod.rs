@@ -16,6 +16,7 @@ use bench::control_plane::ControlPlane;
 use bench::crds::{self, Group};
 use bench::hive::StandIn;
 use bench::ironic::{Ironic, Options, Release};
+use bench::plugin::PROGRAM;
 use bench::registrar::Registrar;
 use bench::steps::{step, step_async};
 use bench::{cache, go};
@@ -32,6 +33,7 @@ mod capm3_reuse;
 mod clusterpool_inventory;
 mod host_discovery;
 mod pictures;
+mod plugin;
 mod power_on;
 mod remediation;
 mod stage;
@@ -106,7 +108,8 @@ pub(crate) fn up(chapter: Option<Chapter>, pictures: Option<&Path>) -> anyhow::R
         }
         anyhow::Ok(())
     })?;
-    explain(&stage);
+    plugin::play(&stage)?;
+    explain(&stage, &folder()?);
     Ok(())
 }
 
@@ -118,13 +121,13 @@ fn start() -> anyhow::Result<Stage> {
     tokio::runtime::Runtime::new()?.block_on(bench::ironic::environment(Release::Current))?;
     // Known before anything is built: a file that is replaced meanwhile has no name any more.
     let myself = std::env::current_exe()?;
-    step("the controllers", || {
+    step("the controllers and the plugin", || {
         let mut build = crate::cargo();
         // Together with what runs here already: alone they would want other features of what both need, and all of it
         // would be compiled a second time.
-        build.args(["build", "--locked", "--quiet", "-p", "xtask"]);
+        build.args(["build", "--locked", "--quiet", "-p", "xtask", "-p", PROGRAM]);
         build.args(PODS.iter().flat_map(|name| ["-p", name]));
-        anyhow::ensure!(build.status()?.success(), "the controllers could not be built");
+        anyhow::ensure!(build.status()?.success(), "`{}` failed", cache::shown(&build));
         Ok(())
     })?;
     let log = cache::root().join("demo.log");
@@ -233,8 +236,7 @@ async fn keep() -> anyhow::Result<()> {
     let cluster = Cluster { namespace: workload.namespace.clone(), name: workload.cluster.clone() };
     let mut services = Vec::new();
     let mut controllers = Vec::new();
-    let folder = std::env::current_exe()?;
-    let folder = folder.parent().context("xtask runs from no folder")?;
+    let folder = folder()?;
     for name in PODS {
         let mut environment: Environment = vec![("FERRITE_LOG_FORMAT", "text".to_owned())];
         if controllers::find(name).is_some_and(|it| it.speaks_to_ironic) {
@@ -306,7 +308,13 @@ fn running() -> Option<Stage> {
     keeper(&keeper_file()).is_some_and(|pid| pid == running.pid).then_some(running)
 }
 
-fn explain(stage: &Stage) {
+/// Where the controllers and the plugin are: beside this program.
+fn folder() -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    Ok(own.parent().context("xtask runs from no folder")?.to_owned())
+}
+
+fn explain(stage: &Stage, folder: &Path) {
     println!("\nEverything runs until `cargo xtask demo --down`.\n");
     println!("  Kubernetes  export KUBECONFIG={}", stage.kubeconfig.display());
     println!("  kubectl     {}", stage.kubectl.display());
@@ -330,6 +338,10 @@ fn explain(stage: &Stage) {
     println!("  {kubectl} -n demo-pools get clusterpool lab -o yaml");
     println!("  {kubectl} -n demo-pools delete clusterclaim team-a");
     println!("  {kubectl} -n demo-discovery get bmhd,baremetalhosts");
+    println!("\nGo on with the plugin (docs/kubectl-ferrite.md):");
+    println!("  export PATH={}:$PATH", folder.display());
+    println!("  {kubectl} ferrite waiting -A -w");
+    println!("  {kubectl} ferrite -n {namespace} why machine/<one of them>");
 }
 
 #[cfg(test)]
