@@ -33,6 +33,7 @@ impl Context {
         self.lookout.gone(Key::Request(key));
         // What it may have left.
         let uid = request.meta().uid.clone().unwrap_or_default();
+        self.turns.end(&uid);
         for host in self.tries.with(|tries| tries.hosts_of(&uid)) {
             self.lookout.enqueue(Key::Host(host), Class::Normal);
         }

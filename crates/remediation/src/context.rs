@@ -28,6 +28,7 @@ use crate::seen::Machine;
 use crate::served::Served;
 use crate::settings::Policy;
 use crate::tries::Tries;
+use crate::turns::Turns;
 use crate::watched::Watches;
 
 /// What every pass shares.
@@ -46,6 +47,8 @@ pub struct Context {
     pub leftovers: Links<ObjectKey>,
     /// Which hosts know of which requests.
     pub tries: Shared<Tries>,
+    /// Which member of each control plane may begin.
+    pub turns: Turns,
     /// When the clock was set.
     pub clock: Shared<Clock>,
     /// How many nodes are watched.

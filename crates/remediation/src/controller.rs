@@ -30,6 +30,7 @@ use crate::request::Group;
 use crate::seen::NodeSeen;
 use crate::settings::Policy;
 use crate::tries::Tries;
+use crate::turns::Turns;
 use crate::watched::Watches;
 use crate::{observe, served, write};
 
@@ -73,6 +74,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         looks: Looks::default(),
         leftovers: Links::default(),
         tries: Shared::<Tries>::default(),
+        turns: Turns::default(),
         clock: Shared::<Clock>::default(),
         watches: Watches::default(),
         workloads: Clusters::new(kit.client.clone()),
@@ -230,6 +232,10 @@ impl Controller for Context {
             (Seen::Request(live), Write::Acts(decided)) => {
                 let written = write::acts(self, live, &decided).await;
                 memory.behind = matches!(written, Err(Error::Superseded));
+                // A write that had no answer may still come: no other member begins before this one has looked again.
+                if written.as_ref().map_or_else(Error::is_refusal, |_| true) {
+                    self.turns.end(&live.seen.request.uid);
+                }
                 written
             }
             (Seen::Orphan(host, uid), Write::Release) => write::release(self, host, uid).await,

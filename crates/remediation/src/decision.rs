@@ -137,6 +137,11 @@ impl Decision {
         matches!(self.acts.as_slice(), [Act::AddFinalizer, Act::Host(write)] if !write.stray)
     }
 
+    /// Whether a host is to be held off.
+    pub fn sets_key(&self) -> bool {
+        self.acts.iter().any(|it| matches!(it, Act::Host(write) if write.key == Some(true)))
+    }
+
     /// Of which retry a note tells, where the request knew of so many: a warning of the one that is over, any other of the one
     /// that the request says from now on.
     pub fn number(&self, note: &Note, known: u32) -> u32 {

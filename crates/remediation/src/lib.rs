@@ -40,5 +40,6 @@ pub mod served;
 pub mod settings;
 pub mod text;
 pub mod tries;
+pub mod turns;
 pub mod watched;
 pub mod write;

@@ -14,7 +14,7 @@ use kube::api::Api;
 
 use crate::context::{Context, Role, cached};
 use crate::decide::decide;
-use crate::decision::{Act, Decision};
+use crate::decision::Decision;
 use crate::history::{Entry, History};
 use crate::model::{ClusterSeen, Key, LeftBehind, Live, Memory, Metal, Observed, RequestKey, Seen};
 use crate::reason::Reason;
@@ -29,9 +29,24 @@ use crate::watched::NodeWatch;
 use object::by_name;
 
 const HOST: &str = "read the BareMetalHost";
+const CLUSTER: &str = "read the Cluster";
 
-/// Reads what a decision about a request needs; nothing, if it is gone or nobody's.
+/// Reads what a decision about a request needs; nothing, if it is gone or nobody's. The turn of a control plane stays with a request
+/// that is about to begin, until its writes are answered.
 pub async fn request(
+    context: &Context,
+    key: &RequestKey,
+    memory: &mut Memory,
+) -> Result<Option<Live>, Error> {
+    let live = Box::pin(read(context, key, memory)).await?;
+    let begins = |it: &Live| decide(&it.seen, &context.policy, it.at).sets_key();
+    if !live.as_ref().is_some_and(begins) {
+        context.turns.end(&memory.uid);
+    }
+    Ok(live)
+}
+
+async fn read(
     context: &Context,
     key: &RequestKey,
     memory: &mut Memory,
@@ -79,11 +94,16 @@ async fn again(
     memory: &Memory,
 ) -> Result<Decision, Error> {
     mark(context, &mut live.seen, memory);
-    live.seen.member = first_member(context, live, true).await?;
+    live.seen.member = first_member(context, live, false).await?;
     let node = std::mem::replace(&mut known.seen.node, NodeSeen::NotAsked);
     if live.seen == known.seen {
         (live.seen.node, live.place) = (node, known.place.take());
     }
+    let decision = settle(context, live).await;
+    if !decision.sets_key() {
+        return Ok(decision);
+    }
+    live.seen.member = first_member(context, live, true).await?;
     Ok(settle(context, live).await)
 }
 
@@ -129,8 +149,13 @@ fn mark(context: &Context, seen: &mut Observed, memory: &Memory) {
 }
 
 /// The member of the same control plane that goes first: its host is being power-cycled, or is about to be and it comes first by name.
-/// With `live` their hosts are read now, before one that was let go on the word of a cache is the second that is off.
-async fn first_member(context: &Context, own: &Live, live: bool) -> Result<Option<String>, Error> {
+/// With `begins` the turn is taken, and their hosts are read after that: two that are asked for some moments apart would otherwise
+/// each find the other one's host as it was before its key.
+async fn first_member(
+    context: &Context,
+    own: &Live,
+    begins: bool,
+) -> Result<Option<String>, Error> {
     let Some(machine) = own.machine.as_ref().filter(|it| it.is_control_plane()) else {
         return Ok(None);
     };
@@ -139,6 +164,13 @@ async fn first_member(context: &Context, own: &Live, live: bool) -> Result<Optio
         return Ok(None);
     }
     let namespace = &request.namespace;
+    // A write of its own that had no answer may still come: it goes on, whoever else has come meanwhile.
+    let had_turn = context.turns.has(&request.uid);
+    let cluster =
+        ObjectKey { namespace: namespace.clone(), name: machine.spec.cluster_name.clone() };
+    if begins && let Some(other) = context.turns.take(&cluster, &request.uid, &name) {
+        return Ok(Some(other));
+    }
     let is_other = |it: &capi::Machine| {
         it.is_control_plane()
             && it.metadata.namespace.as_ref() == Some(namespace)
@@ -152,7 +184,7 @@ async fn first_member(context: &Context, own: &Live, live: bool) -> Result<Optio
     for other in &others {
         let host = context.host_of(other);
         let host = match &host {
-            Some(host) if live => by_name(HOST, &hosts, host.name.as_str()).await?.map(Arc::new),
+            Some(host) if begins => by_name(HOST, &hosts, host.name.as_str()).await?.map(Arc::new),
             Some(host) => context.caches.host(host),
             None => None,
         };
@@ -160,7 +192,7 @@ async fn first_member(context: &Context, own: &Live, live: bool) -> Result<Optio
             return Ok(Some(other.name_any()));
         }
     }
-    let first = others.iter().take_while(|it| it.name_any() < name);
+    let first = others.iter().take_while(|it| !had_turn && it.name_any() < name);
     let mut first = first.filter(|it| is_about_to_begin(context, it));
     Ok(first.next().map(|it| it.name_any()))
 }
@@ -169,10 +201,11 @@ async fn first_member(context: &Context, own: &Live, live: bool) -> Result<Optio
 fn is_about_to_begin(context: &Context, machine: &capi::Machine) -> bool {
     context.requests_for(&ObjectKey::of(machine)).any(|request| {
         let said = request.standing.said.as_ref().map(|it| it.reason);
+        // One that has succeeded is looked at for as long as its health check complains, and nobody would have a turn meanwhile.
+        let is_done = said == Some(Reason::NodeReady) || request.standing.has_succeeded();
         let seen = from_caches(context, None, request).seen;
         let decision = decide(&seen, &context.policy, Timestamp::now());
-        let looks = decision.needs_node && said != Some(Reason::NodeReady);
-        looks || decision.acts.iter().any(|it| matches!(it, Act::Host(it) if it.key == Some(true)))
+        (decision.needs_node && !is_done) || decision.sets_key()
     })
 }
 
@@ -265,7 +298,6 @@ fn put_together(mut request: Request, read: Read<'_>) -> Live {
 /// there.
 async fn live(context: &Context, known: &Live, is_proven: bool) -> Result<Option<Live>, Error> {
     const MACHINE: &str = "read the Machine";
-    const CLUSTER: &str = "read the Cluster";
     const METAL: &str = "read the Metal3Machine";
     let request = &known.seen.request;
     let namespace = &request.namespace;
