@@ -269,11 +269,21 @@ fn ready_meanwhile(case: &Case<'_>) -> Option<Decision> {
     is_ready.then(|| wait(case, REASON, text::READY_MEANWHILE).again(GRACE))
 }
 
+/// Why nothing may begin now on a host on which no try is under way, be it the first one or another.
+pub(crate) fn out_of_turn(case: &Case<'_>) -> Option<Reason> {
+    let host = case.own_host()?;
+    if host.history.open(&case.request.uid).is_some() {
+        return None;
+    }
+    let member = case.seen.member.as_ref().map(|_| Reason::MemberInTry);
+    if host.servicing { Some(Reason::HostServicing) } else { member }
+}
+
 /// Its firmware is being changed, and a machine that loses power then may never start again. What was begun before goes on: the
 /// operator changes firmware while the host is held off.
 fn await_servicing(case: &Case<'_>) -> Option<Decision> {
-    let host = case.own_host().filter(|it| it.servicing)?;
-    if case.is_begun()? {
+    let host = case.own_host()?;
+    if out_of_turn(case)? != Reason::HostServicing {
         return None;
     }
     Some(wait(case, Reason::HostServicing, &text::host(&host.name, text::SERVICING)))
@@ -283,9 +293,7 @@ fn await_servicing(case: &Case<'_>) -> Option<Decision> {
 /// fail, at once. Cut off together they would take etcd down, and with it whatever could let their hosts come back.
 fn await_member(case: &Case<'_>) -> Option<Decision> {
     let member = case.seen.member.as_ref()?;
-    if case.is_begun()? {
-        return None;
-    }
+    out_of_turn(case)?;
     let text = text::member_first(member);
     Some(wait(case, Reason::MemberInTry, &text).again(attempt::POLL.1))
 }

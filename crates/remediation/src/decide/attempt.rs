@@ -6,7 +6,7 @@ use api_types::remediation::{Phase, Step};
 use k8s_openapi::jiff::Timestamp;
 
 use super::ending::{give_back, hand_over, is_owed};
-use super::{Case, node};
+use super::{Case, node, out_of_turn};
 use crate::decision::{Act, Decision, HostWrite};
 use crate::history::Entry;
 use crate::reason::Reason;
@@ -154,6 +154,9 @@ pub(super) fn fail(case: &Case<'_>, host: &Host, reason: Reason) -> Decision {
     if host.servicing && case.entry().is_some() {
         return begins_anew(case, host, case.now);
     }
+    if let Some(reason) = out_of_turn(case) {
+        return Decision::rest(reason).again(POLL.1);
+    }
     let retries = case.standing.retries;
     if retries >= case.strategy().retries {
         return hand_over(case, host, reason);
@@ -161,8 +164,11 @@ pub(super) fn fail(case: &Case<'_>, host: &Host, reason: Reason) -> Decision {
     again(case, host, retries + 1, reason)
 }
 
-/// Another try, after so many that count.
+/// Another try, after so many that count. What was a success goes on being called one until it may begin.
 pub(super) fn again(case: &Case<'_>, host: &Host, retries: u32, reason: Reason) -> Decision {
+    if let Some(reason) = out_of_turn(case) {
+        return Decision::rest(reason).again(POLL.1);
+    }
     let limit = case.strategy().retries;
     let is_on = host.powered_on || case.policy.plain;
     let what = if is_on { text::TO_BE_OFF_AGAIN } else { text::OFF_ALREADY };

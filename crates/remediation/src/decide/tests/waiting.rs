@@ -63,6 +63,61 @@ fn what_was_begun_on_a_member_of_a_control_plane_goes_on_beside_another_one() {
     assert!(is_asked(&now(&counted, 321)));
 }
 
+/// Recovered at 30 and still complained of, or failing anew: another try, or the end, is due.
+fn due_again() -> Vec<Observed> {
+    let recovered = edit(recovering(), |seen| {
+        let host = seen.host.as_mut().unwrap();
+        host.history = host.history.ended("uid", Reason::Recovered, at(30));
+        seen.request.standing = Standing {
+            step: Some(Step::Done),
+            since: Some(at(30)),
+            ..seen.request.standing.saying(Some(true), Reason::Recovered, "")
+        };
+        (seen.request.finalizer, seen.node) = (false, NodeSeen::Here(node()));
+    });
+    let agreed = edit(recovered.clone(), |seen| {
+        (seen.request.standing.step, seen.request.standing.since) = (None, None);
+    });
+    let last = edit(recovered.clone(), |seen| seen.request.standing.retries = 1);
+    vec![recovered, agreed, last]
+}
+
+#[test]
+fn after_a_success_no_try_begins_beside_another_member_or_while_firmware_is_changed() {
+    for seen in due_again() {
+        assert!(!writes(&now(&seen, 400)).is_empty(), "it is due: {:?}", now(&seen, 400));
+        let beside = edit(seen.clone(), |seen| seen.member = Some("cp-0".to_owned()));
+        let servicing = edit(seen, |seen| seen.host.as_mut().unwrap().servicing = true);
+        for (seen, reason) in [(beside, Reason::MemberInTry), (servicing, Reason::HostServicing)] {
+            let waits = now(&seen, 400);
+            assert_eq!((waits.reason, waits.acts.len()), (reason, 0), "{waits:?}");
+            assert!(waits.again.is_some(), "{waits:?}");
+            let well = edit(seen, |seen| seen.machine.as_mut().unwrap().healthy = Some(true));
+            assert_eq!(now(&well, 400).reason, Reason::Recovered, "the health check agrees");
+        }
+    }
+}
+
+#[test]
+fn a_try_that_was_counted_before_its_host_was_asked_waits_for_its_turn() {
+    let due = due_again().remove(0);
+    let counted = edit(due.clone(), |seen| {
+        seen.request.standing = said(&now(&due, 400));
+        seen.request.finalizer = true;
+        seen.member = Some("cp-0".to_owned());
+    });
+    let waits = now(&counted, 401);
+    assert_eq!((waits.reason, writes(&waits).len()), (Reason::MemberInTry, 0), "{waits:?}");
+    let turn = edit(counted, |seen| {
+        seen.request.standing = said(&waits);
+        seen.member = None;
+    });
+    let asks = now(&turn, 402);
+    assert!(is_asked(&asks), "{asks:?}");
+    let number = writes(&asks)[0].history.as_ref().unwrap().open("uid").unwrap().number;
+    assert_eq!(number, 1, "it counts");
+}
+
 #[test]
 fn a_machine_that_came_back_while_its_request_waited_is_not_cut_off() {
     let old = edit(fresh(), |seen| seen.machine.as_mut().unwrap().healthy_since = Some(at(0)));
