@@ -34,16 +34,19 @@ pub fn of(
     // The reasons of a health check are others.
     let waits = |it: &Condition| reason(it) == REASON_WAITING_FOR_REMEDIATION;
     let told = falsely(CONDITION_OWNER_REMEDIATED);
+    let external = falsely(CONDITION_EXTERNALLY_REMEDIATED).map(reason);
+    let external = external.as_deref().and_then(Reason::parse);
+    // The owner was told for want of a host, so there is no record of a try: that the host was lost is said here only.
+    let is_lost = matches!(external, Some(Reason::HostMissing | Reason::HostUnmanaged));
     if falsely(CONDITION_HEALTH_CHECK_SUCCEEDED).is_some_and(waits) {
         all.push(CONDITION_HEALTH_CHECK_SUCCEEDED);
         // Whatever its owner has made of it since: with the next failure it would replace the machine before anybody tries.
         all.extend(told.map(|_| CONDITION_OWNER_REMEDIATED));
-    } else if told.is_some_and(|it| is_of(it, gave_up())) {
+    } else if told.is_some_and(|it| is_lost || is_of(it, gave_up())) {
         // The health check goes on calling it unhealthy where the request was taken away before it looked again.
         all.push(CONDITION_OWNER_REMEDIATED);
     }
-    let refused = |it: &Condition| Reason::parse(&reason(it)).is_some_and(Reason::is_refusal);
-    if falsely(CONDITION_EXTERNALLY_REMEDIATED).is_some_and(refused) {
+    if external.is_some_and(Reason::is_refusal) {
         all.push(CONDITION_EXTERNALLY_REMEDIATED);
     }
     all
@@ -123,6 +126,26 @@ mod tests {
             );
         }
         assert!(of(&told(100), None, || None).is_empty(), "nobody gave it up here");
+    }
+
+    /// Its host was restored, whose record may be gone with the object. With the next failure a healthy member would be replaced
+    /// before anybody tries.
+    #[test]
+    fn an_owner_that_was_told_for_want_of_a_host_is_told_no_more_when_the_request_is_gone() {
+        let told = |external: &str, word: &str| {
+            of_gone(&machine(&[
+                (HEALTH, "False", "UnhealthyNode"),
+                (OWNER, "False", word),
+                (EXTERNAL, "False", external),
+            ]))
+        };
+        for lost in ["HostMissing", "HostUnmanaged"] {
+            for word in [WAITS, "CannotBeRemediated"] {
+                assert_eq!(told(lost, word), [OWNER, EXTERNAL], "{lost} {word}");
+            }
+        }
+        assert_eq!(told("HostOffline", WAITS), [EXTERNAL], "we told nobody");
+        assert!(told(WAITS, WAITS).is_empty(), "the word of a health check");
     }
 
     #[test]
