@@ -379,7 +379,7 @@ pub async fn orphan(context: &Context, key: &ObjectKey) -> Result<Option<Seen>, 
         return Ok(None);
     };
     if gone.is_empty() {
-        return Ok(left_behind(context, cached).await);
+        return left_behind(context, cached).await;
     }
     if let Some(wait) = too_early(context) {
         return Ok(Some(Seen::TooEarly(wait)));
@@ -400,14 +400,24 @@ pub async fn orphan(context: &Context, key: &ObjectKey) -> Result<Option<Seen>, 
 }
 
 /// Looks at the node that a request left when it could not be asked. Without this a node that is ready would stay out of service
-/// for ever, and everything call that a success.
-async fn left_behind(context: &Context, host: Arc<BareMetalHost>) -> Option<Seen> {
+/// for ever, and everything call that a success. With its Cluster the node is gone, and nobody could ever ask for it again.
+async fn left_behind(context: &Context, host: Arc<BareMetalHost>) -> Result<Option<Seen>, Error> {
     let history = History::of(&host);
-    let entry = history.tainted()?;
-    let (namespace, name) = (host.metadata.namespace.clone()?, entry.tainted.clone()?);
+    let entry = history.tainted();
+    let Some((entry, (name, node))) =
+        entry.and_then(|it| Some((it, it.tainted.clone().zip(it.node.as_deref())?)))
+    else {
+        return Ok(None);
+    };
+    let cluster = ObjectKey { namespace: host.namespace().unwrap_or_default(), name };
+    let uid = entry.remediation.clone();
+    if is_cluster_gone(context, &cluster).await? {
+        let left = LeftBehind { host, uid, node: NodeSeen::Gone, place: None };
+        return Ok(Some(Seen::Left(Box::new(left))));
+    }
     let sought = node::Sought {
-        cluster: &ObjectKey { namespace, name },
-        name: entry.node.as_deref()?,
+        cluster: &cluster,
+        name: node,
         provider_id: None,
         request: &entry.remediation,
         adopted: entry.adopted,
@@ -415,8 +425,16 @@ async fn left_behind(context: &Context, host: Arc<BareMetalHost>) -> Option<Seen
         load: false,
     };
     let (node, place) = node::look(&context.workloads, &sought).await;
-    let uid = entry.remediation.clone();
-    Some(Seen::Left(Box::new(LeftBehind { host, uid, node, place })))
+    Ok(Some(Seen::Left(Box::new(LeftBehind { host, uid, node, place }))))
+}
+
+/// Whether a Cluster is gone. That the cache lacks it is not enough: what is given up for that is never looked for again.
+async fn is_cluster_gone(context: &Context, cluster: &ObjectKey) -> Result<bool, Error> {
+    if cached(&context.caches.clusters, context.served.core, cluster).is_some() {
+        return Ok(false);
+    }
+    let clusters = context.clusters(&cluster.namespace);
+    Ok(by_name(CLUSTER, &clusters, cluster.name.as_str()).await?.is_none())
 }
 
 /// The try of a request on a host that may be ended there. To a host that somebody paused nothing is written: when the pause
@@ -442,7 +460,7 @@ pub async fn leftover(context: &Context, key: &ObjectKey) -> Result<Option<Seen>
     let Some(machine) = machine else { return Ok(None) };
     let clusters = context.clusters(&key.namespace);
     let name = machine.spec.cluster_name.as_str();
-    let cluster = by_name("read the Cluster", &clusters, name).await?;
+    let cluster = by_name(CLUSTER, &clusters, name).await?;
     if cluster.is_some_and(|it| it.is_paused()) || is_really_asked_for(context, key, None).await? {
         return Ok(None);
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bench::audit::Audit;
+use bench::cluster_api::objects::CLUSTER;
 use bench::control_plane::ControlPlane;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::ground::{planes, quick, start};
 use super::operator::boot;
-use super::scene::{REMEDIATION, Scene, history, keys, reboot, succeeded};
+use super::scene::{CLUSTER_NAME, REMEDIATION, Scene, history, keys, reboot, succeeded};
 
 fn impatient() -> Policy {
     Policy { fence: Duration::from_secs(3), ..quick() }
@@ -71,6 +72,33 @@ async fn a_taint_that_outlived_its_request_goes_when_its_cluster_answers_again()
     let mut scene = Scene::new("left").await;
     scene.workload = own.admin().await;
     let _running = start(&planes().await.management, &scene.namespace, quick()).await;
+    leave_a_taint(&scene, &own).await;
+    own.freeze(false).unwrap();
+    scene.tainted("m", false).await;
+    let clean = |host: &Value| history(host)[0]["left"].is_null();
+    scene.host_is("h", "said to have nothing left", clean).await;
+}
+
+/// Nobody can ever look at the node again, and nobody has to.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_taint_that_outlived_its_request_is_forgotten_when_its_cluster_is_deleted() {
+    let own = ControlPlane::start("remediation-deleted").await.unwrap();
+    let mut scene = Scene::new("deleted").await;
+    scene.workload = own.admin().await;
+    let _running = start(&planes().await.management, &scene.namespace, quick()).await;
+    leave_a_taint(&scene, &own).await;
+    scene.delete(CLUSTER, CLUSTER_NAME).await;
+    scene.gone(CLUSTER, CLUSTER_NAME).await;
+    scene.patch_host("h", json!({"metadata": {"labels": {"nudge": "1"}}})).await;
+    let clean = |host: &Value| {
+        let tries = history(host);
+        tries[0]["left"].is_null() && tries[0]["tainted"].is_null()
+    };
+    scene.host_is("h", "said to have nothing left", clean).await;
+}
+
+/// A request is withdrawn while its node is out of service and cannot be asked, and lets go.
+async fn leave_a_taint(scene: &Scene, own: &ControlPlane) {
     scene.kubeconfig(&own.kubeconfig_text("left", &["system:masters"]).unwrap()).await;
     scene.machine("m", "h").await;
     scene.operator().kill("h");
@@ -88,10 +116,6 @@ async fn a_taint_that_outlived_its_request_goes_when_its_cluster_answers_again()
     scene.gone(REMEDIATION, "m").await;
     let left = |host: &Value| history(host)[0]["tainted"] == "metal";
     scene.host_is("h", "said to have a node out of service", left).await;
-    own.freeze(false).unwrap();
-    scene.tainted("m", false).await;
-    let clean = |host: &Value| history(host)[0]["left"].is_null();
-    scene.host_is("h", "said to have nothing left", clean).await;
 }
 
 /// An outage of a workload cluster's API must not turn the machines that came back during it into machines that are replaced.
