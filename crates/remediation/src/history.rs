@@ -48,6 +48,10 @@ pub struct Entry {
     /// before, and proves nothing of this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_off_before: Option<Timestamp>,
+    /// Whether nodes were taken out of service when it began. A process with another setting could not look at the node, and would
+    /// leave the taint on it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub taints: bool,
     /// When the host was seen off, and known not to come back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub off: Option<Timestamp>,

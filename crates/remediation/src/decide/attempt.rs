@@ -222,6 +222,7 @@ fn record(case: &Case<'_>, host: &Host, number: u32, asked: Timestamp) -> Entry 
 fn hold(case: &Case<'_>, host: &Host, number: u32, older: Reason) -> HostWrite {
     let mut entry = record(case, host, number, case.now);
     entry.plain = case.policy.plain;
+    entry.taints = !entry.plain && case.policy.fencing == Fencing::Taint;
     // Beside a key that holds it off already the operator of Metal3 writes nothing of a host that is off.
     entry.beside = !entry.plain && !host.powered_on && host.has_room;
     if entry.plain

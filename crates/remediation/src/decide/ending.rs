@@ -478,9 +478,11 @@ pub(super) fn is_owed(case: &Case<'_>) -> bool {
 }
 
 fn may_be_tainted(case: &Case<'_>) -> bool {
-    let plain = case.seen.last().map_or(case.policy.plain, |it| it.plain);
-    let fences = !plain && case.policy.fencing != Fencing::None;
-    fences && case.request.backup.is_none() && case.seen.node_name().is_some()
+    let last = case.seen.last();
+    let plain = last.map_or(case.policy.plain, |it| it.plain);
+    // A record of an earlier release does not say it.
+    let fences = case.policy.fencing != Fencing::None || last.is_some_and(|it| it.taints);
+    fences && !plain && case.request.backup.is_none() && case.seen.node_name().is_some()
 }
 
 /// Since when the node is waited for, where that has begun: not before its host is on, which may take longer. It begins anew

@@ -182,6 +182,28 @@ fn what_cannot_be_undone_in_time_is_told_and_remembered() {
     assert_eq!(now(&cut, 152).acts, [Act::RemoveFinalizer], "said already");
 }
 
+/// `--node-fencing` became `none` while its node was out of service and its cluster away.
+#[test]
+fn a_taint_is_owed_also_where_no_node_is_taken_out_of_service_any_more() {
+    let none = Policy { fencing: Fencing::None, ..Policy::default() };
+    let withdrawn = |begun_with: &Policy| {
+        let history = writes(&decide(&fresh(), begun_with, at(0)))[0].history.clone().unwrap();
+        edit(away(recovering()), |seen| {
+            seen.request.deleting = Some(at(30));
+            seen.request.standing.step = Some(Step::Undo);
+            seen.request.standing.since = Some(at(30));
+            let host = seen.host.as_mut().unwrap();
+            host.history = history.ended("uid", Reason::Withdrawn, at(30));
+        })
+    };
+    let late = decide(&withdrawn(&Policy::default()), &none, at(151));
+    let [Act::Host(write), Act::RemoveFinalizer] = late.acts.as_slice() else { panic!("{late:?}") };
+    let left = write.history.as_ref().unwrap().last("uid").unwrap().tainted.clone();
+    assert_eq!(left.as_deref(), Some("c"), "it is looked for");
+    let never = decide(&withdrawn(&none), &none, at(151));
+    assert_eq!(never.acts, [Act::RemoveFinalizer], "nothing was begun");
+}
+
 /// Withdrawn at 30 while its host is off, with what its node had; its host shows on at 400, and its node is awaited.
 fn withdrawn_while_off(backup: Option<Backup>, node: &NodeSeen) -> (Observed, Decision) {
     let gone = edit(off(), |seen| {
