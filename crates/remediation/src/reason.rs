@@ -186,7 +186,7 @@ reasons! {
             "A request is gone. Its node, which did not answer at that time, may still be out of service.",
             "Make the API server of the workload cluster reachable from the controller, or remove the taint.",
             on: [METRIC], see: "runbooks/FerriteRemediationRequestsWait.md";
-        Failed: Kind::Rests,
+        Failed: Kind::EndsWithin(HOUR),
             "All attempts have failed, and the controller may not have the Machine replaced: it has no owner. It is a control plane's, or `--delete-unowned` is false.",
             "Repair the host as after Exhausted, and delete the Machine.",
             on: [SUCCEEDED, HISTORY, EVENT], see: "runbooks/FerriteRemediationExhausted.md";

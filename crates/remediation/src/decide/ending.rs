@@ -103,9 +103,12 @@ pub(super) fn finished(case: &Case<'_>) -> Option<Decision> {
     if case.request.finalizer {
         return Some(undo(case, Reason::Exhausted));
     }
-    // An owner that does not replace its machine is what people have to see.
-    let is_awaited = case.machine().is_some_and(|it| it.owned && it.deleting.is_none());
-    let reason = if is_awaited { Reason::Exhausted } else { Reason::AtRest };
+    // An owner that does not replace its machine is what people have to see, and a machine that only they can replace.
+    let reason = match case.machine().filter(|it| it.deleting.is_none()) {
+        Some(machine) if machine.owned => Reason::Exhausted,
+        Some(_) if case.standing.phase == Some(Phase::Failed) => Reason::Failed,
+        _ => Reason::AtRest,
+    };
     Some(tell_again(case).unwrap_or_else(|| Decision::rest(reason)))
 }
 

@@ -1,5 +1,7 @@
 //! The host of a control plane whose tries are used up.
 
+use controller_kit::engine::reasons::Kind;
+
 use super::*;
 
 fn last_try_of_a_control_plane() -> Observed {
@@ -129,4 +131,14 @@ fn a_machine_of_a_control_plane_that_nobody_owns_stays_and_so_does_its_host() {
         "{decision:?}"
     );
     assert_eq!(said(&decision).phase, Some(Phase::Failed), "a person is to decide");
+    let failed = edit(alone, |seen| {
+        seen.request.standing = said(&decision);
+        seen.request.finalizer = false;
+    });
+    let waits = now(&failed, 100_000);
+    assert_eq!((waits.reason, waits.acts.len()), (Reason::Failed, 0), "{waits:?}");
+    let kind = waits.reason.about().kind;
+    assert!(matches!(kind, Kind::EndsWithin(_)), "it is overdue after a while: {kind:?}");
+    let going = edit(failed, |seen| seen.machine.as_mut().unwrap().deleting = Some(at(400)));
+    assert_eq!(now(&going, 100_000).reason, Reason::AtRest);
 }
