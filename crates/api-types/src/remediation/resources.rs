@@ -40,8 +40,7 @@ use super::words::{Phase, Step, StrategyType};
     printcolumn(
         name = "Reason",
         type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Succeeded\")].reason",
-        priority = 1
+        json_path = ".status.conditions[?(@.type==\"Succeeded\")].reason"
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
