@@ -51,7 +51,7 @@ type AboutLeft = fn(&LeftSeen) -> Option<Decision>;
 /// The same about replicas that follow hosts.
 type AboutScaled = fn(&ScaledSeen) -> Option<Decision>;
 
-const MACHINES: [Rule<AboutMachine>; 26] = rule_book![
+const MACHINES: [Rule<AboutMachine>; 27] = rule_book![
     paused: "During a pause nothing is written but that it is so, so nothing else decides before.",
     release::is_let_go: "A machine that is being deleted is given nothing any more, so all that is about its end stands before what is about its life.",
     release::look_closer: "Nothing is taken back on old news.",
@@ -75,6 +75,7 @@ const MACHINES: [Rule<AboutMachine>; 26] = rule_book![
     obtain::take_after_all: "The host that it gave up may do after all, and to claim it settles whatever claim of it is still on its way.",
     obtain::take_kept: "What its owner had before has the disks that are wanted.",
     obtain::await_kept: "One that will be ready is better than a free one, for as many as there are of them.",
+    obtain::await_cache: "Until the cache shows the passing trouble of a reserved host, nothing says that the machine is to wait for it.",
     obtain::has_none_kept: "A strict machine gets no free host.",
     obtain::take_free: "Any host that will do.",
     obtain::names_too_long: "There would be one, but for its name. What is left is that none is free.",

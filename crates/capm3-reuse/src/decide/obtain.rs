@@ -20,7 +20,7 @@ use crate::reservation::{Kept, looks_claimable};
 use crate::seen::{Data, Reuse};
 use crate::selector::Selector;
 use crate::status::{Report, Said};
-use crate::text;
+use crate::{host, text};
 
 /// What is not there or not right, before anything is taken for it.
 pub(super) fn lacks(case: &Case<'_>) -> Option<Decision> {
@@ -81,6 +81,14 @@ pub(super) fn await_kept(case: &Case<'_>) -> Option<Decision> {
     let text = text::will_be_ready(host, owner);
     let wants = if choice.behind { Wants::OnlyKept } else { Wants::Kept };
     Some(waits(case, Reason::WaitingForKeptHost, &text, wants))
+}
+
+/// A reserved host that was given up for a trouble that passes is on its way. Before the cache shows that, a free host would be
+/// taken, and the disks of the reserved one would be lost.
+pub(super) fn await_cache(case: &Case<'_>) -> Option<Decision> {
+    let host = named(case).filter(|host| Kept::of(host).is_some() && suits(case, host))?;
+    let is_shown = case.seen.choice.on_its_way.is_some();
+    (!is_shown && host::is_on_its_way(host)).then(|| super::look_closer(Reason::WaitingForKeptHost))
 }
 
 pub(super) fn has_none_kept(case: &Case<'_>) -> Option<Decision> {
@@ -167,6 +175,11 @@ fn waits(case: &Case<'_>, reason: Reason, text: &str, wants: Wants) -> Decision 
 
 /// Whether this machine may claim now the host that it names.
 fn fits(case: &Case<'_>, host: &BareMetalHost) -> bool {
+    suits(case, host) && looks_claimable(host)
+}
+
+/// The same whatever state the host is in.
+fn suits(case: &Case<'_>, host: &BareMetalHost) -> bool {
     let may_have = match Kept::of(host) {
         None => !is_strict(case),
         Some(kept) => case.seen.keeps_for().is_some_and(|owner| kept.is_for(owner)),
@@ -174,7 +187,6 @@ fn fits(case: &Case<'_>, host: &BareMetalHost) -> bool {
     may_have
         && !case.seen.host_of_others
         && provider_id(case.machine, &host.name_any()).len() <= PROVIDER_ID
-        && looks_claimable(host)
         && Selector::read(&selector(case.machine))
             .is_ok_and(|it| it.matches(host.metadata.labels.as_ref()))
 }

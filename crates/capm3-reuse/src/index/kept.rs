@@ -117,7 +117,7 @@ impl Namespace {
         let host = &entry.host;
         let next = || reservation::pending(host).flatten().map(Kept::For);
         let kept = Kept::of(host).or_else(next)?;
-        if !kept.is_for(owner) || wish.except.as_deref() == Some(name) {
+        if !kept.is_for(owner) {
             return None;
         }
         let is_ready = entry.is_ready();
@@ -129,6 +129,10 @@ impl Namespace {
         } else if !wish.takes_name(name) {
             Prospect::Unfit("its name is too long for a provider ID")
         } else if is_ready && matches!(entry.class, Class::Kept(_)) {
+            // The cache may not show yet why that one was given up. One that is seen to have a passing trouble is waited for.
+            if wish.except.as_deref() == Some(name) {
+                return None;
+            }
             Prospect::Ready
         } else if is_ready || host::is_on_its_way(host) {
             // One that is ready and not kept yet has nothing on it any more; its machine is just about to give it back, or that

@@ -622,3 +622,25 @@ fn a_machine_that_gave_a_kept_host_up_is_not_offered_it_again() {
     assert!(all.update("ns", "h", Some(cached(&kept)), now).is_empty());
     assert!(all.wait(wish(), Wants::Any, now), "another one is");
 }
+
+/// BMO wrote an error, or `bmo-reboot` its pause, just before the claim: that passes within a minute.
+#[test]
+fn a_kept_host_given_up_for_a_passing_trouble_is_waited_for() {
+    let pause = |by: &str| json!({"metadata": {"annotations": {names::metal3::PAUSED: by}}});
+    let failed = json!({"status": {"errorMessage": "no power", "errorCount": 1}});
+    for (trouble, wanted) in [
+        (failed, (None, Some("h"), None)),
+        (pause(names::ferrite::PAUSED_BY_BMO_REBOOT), (None, Some("h"), None)),
+        (pause(""), (None, None, Some("h"))),
+        (unhealthy(), (None, None, Some("h"))),
+        // What is to be seen of it may be older than why it was given up.
+        (json!({}), (None, None, None)),
+    ] {
+        let kept_one = like("h", "available", &[kept_for(&owner()), trouble.clone()]);
+        let mut all = index(&[kept_one, host("free", "available")]);
+        let without = Wish { except: Some("h".to_owned()), ..wish() };
+        let choice = all.choose(&without, 0, Instant::now());
+        assert_eq!((kept(&choice), choice.behind), (wanted, false), "{trouble}");
+        assert_eq!(name(choice.free.as_ref()), Some("free"));
+    }
+}

@@ -113,3 +113,46 @@ fn capm3_reads_which_host_a_machine_has_only_after_the_claim_and_without_a_write
         }
     }
 }
+
+/// Its error or pause of a minute came before the claim: the disks of the host that is kept are worth that minute.
+#[test]
+fn a_machine_whose_kept_host_has_a_passing_trouble_takes_no_free_one() {
+    let kept = with(&host("h", "available"), &kept_for(&owner()));
+    let failed = |count: i64| json!({"status": {"errorMessage": "no power", "errorCount": count}});
+    let pause = |by: &str| json!({"metadata": {"annotations": {names::metal3::PAUSED: by}}});
+    let given_up = |host: &BareMetalHost, reuse: Reuse| {
+        let mut seen = intending(host);
+        seen.reuse = reuse;
+        assert_eq!(kinds(&decided(&seen)), ["give up"]);
+        seen.machine.metadata.annotations = None;
+        annotate(&mut seen.machine, names::ferrite::GIVES_UP_HOST, "h");
+        seen.choice.free = Some(cached(&self::host("free", "available")));
+        seen
+    };
+    let takes = ["intend", "claim", "report"];
+    for (trouble, reuse, steps) in [
+        (failed(1), Reuse::On, &[][..]),
+        (pause(names::ferrite::PAUSED_BY_BMO_REBOOT), Reuse::On, &[]),
+        (failed(9), Reuse::On, &takes),
+        (pause(""), Reuse::On, &takes),
+        (failed(1), Reuse::Off, &takes),
+        (consumer("other", "x"), Reuse::On, &takes),
+    ] {
+        // The cache does not show it yet.
+        let mut seen = given_up(&with(&kept, &trouble), reuse.clone());
+        let decision = decided(&seen);
+        assert_eq!(kinds(&decision), steps, "{trouble} {reuse:?}");
+        if !steps.is_empty() {
+            continue;
+        }
+        assert!(decision.again() > Some(Duration::ZERO) && decision.again() <= Some(YOUNG));
+        // And now it does.
+        seen.choice.on_its_way = Some("h".to_owned());
+        let decision = decided(&seen);
+        assert_eq!(kinds(&decision)[..2], ["forget", "report"]);
+        assert_eq!(decision.reason, Reason::WaitingForKeptHost);
+        // Others wait before it.
+        seen.choice.behind = true;
+        assert_eq!(kinds(&decided(&seen)), takes);
+    }
+}

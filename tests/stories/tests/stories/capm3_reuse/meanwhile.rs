@@ -66,6 +66,32 @@ async fn a_host_that_somebody_takes_just_before_its_claim_stays_theirs_and_the_m
 }
 
 #[tokio::test]
+#[tokio::test]
+async fn a_kept_host_that_fails_for_a_moment_just_before_its_claim_is_waited_for() {
+    let scene = Scene::with_deployment(plane().await, "moment", &["h1"], true).await;
+    let (running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
+    scene.machine("m1", "md", "t").await;
+    assert_eq!(scene.up("m1").await, "h1");
+    scene.remove("m1").await;
+    assert_eq!(scene.consumer("h1").await, "MachineDeployment/md");
+    drop(running);
+    scene.hosts(&["h2"]).await;
+    let plan = Plan::one("capm3-reuse", At::Write(2), Fault::Hold);
+    let running = start_disturbed(plane().await, &scene.namespace, Policy::default(), plan).await;
+    scene.machine("m2", "md", "t").await;
+    tokio::time::timeout(PATIENCE, running.handle.held()).await.expect("a claim is held");
+    let machine = METAL3_MACHINE.api(&scene.client, &scene.namespace).get("m2").await.unwrap();
+    assert_eq!(host_of(&machine), "h1");
+    let failed = |message: &str, count: u32| json!({"status": {"errorMessage": message, "errorCount": count}});
+    scene.patch_host_status("h1", failed("no power", 1)).await;
+    running.handle.release();
+    let waits = scene.says("m2", "WaitingForKeptHost").await;
+    assert_eq!(host_of(&waits), "", "it waits, and intends nothing");
+    assert_eq!(scene.consumer("h2").await, "");
+    scene.patch_host_status("h1", failed("", 0)).await;
+    assert_eq!(scene.up("m2").await, "h1");
+}
+
 async fn a_host_that_turns_unhealthy_just_before_its_claim_is_left_for_another() {
     let (scene, running, host) = about_to_claim("turned").await;
     scene.patch_host(&host, unhealthy()).await;
