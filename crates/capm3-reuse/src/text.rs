@@ -255,6 +255,26 @@ pub(crate) fn loss(machine: &Metal3Machine, host: &HostSeen) -> String {
     }
 }
 
+/// A host that installs a machine which has it no longer.
+pub(crate) fn still_installs(host: &BareMetalHost) -> String {
+    let name = host.name_any();
+    let other = host.spec.consumer_ref.as_ref();
+    let now = other.map_or_else(
+        || "is being deleted".to_owned(),
+        |it| {
+            let (kind, name) = (it.kind.as_deref(), it.name.as_deref());
+            format!(
+                "names {} {} as its consumer",
+                kind.unwrap_or_default(),
+                name.unwrap_or_default()
+            )
+        },
+    );
+    format!(
+        "Host {name} {now} and is still told to install this machine. Remove spec.image, spec.customDeploy and spec.userData of the host, or delete the Machine"
+    )
+}
+
 pub(crate) fn node_unknown(why: &str) -> String {
     format!("The host is installed; its Node is not known: {why}")
 }

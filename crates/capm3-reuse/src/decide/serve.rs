@@ -13,7 +13,7 @@ use serde_json::json;
 use super::obtain::{awaits_data, give_up, install, name_host, secrets};
 use super::{
     CONDITION_ASSOCIATED, Case, RESYNC, after, entry, look_closer, node, not_paused, on_machine,
-    says, step, told, with_report,
+    reported, says, step, told, with_report,
 };
 use crate::machine::{is_held, is_same, provider_id, was_associated, was_up};
 use crate::model::{Decision, Install, MachineSeen, Write};
@@ -244,25 +244,33 @@ pub(super) fn lost(case: &Case<'_>) -> Option<Decision> {
             return Some(look_closer(Reason::HostLost));
         }
         return Some(match case.host().filter(|host| installs_for(case, host)) {
-            Some(host) => take_back(host),
+            Some(host) if is_nobodys(host) => take_back(host),
+            // It still has the host as far as it has not given it up: the image may go, or the reference come back.
+            Some(host) => {
+                let text = text::still_installs(host);
+                let stays = |report: &mut Report| report.associated = None;
+                reported(seen, case.now, Reason::HostLost, &text, stays)
+            }
             None => give_up(seen, name, case.now),
         });
     }
     Some(told(case, Reason::HostLost, &text::lost(&text::loss(machine, &seen.host))))
 }
 
-/// Whether a host that nobody has is still told to install what the machine begins with. It would boot all the same, and with
-/// another host beside it there were two servers of one identity.
+/// Whether the host is still told to install what the machine begins with, whoever has it now. It would boot all the same, and
+/// with another host beside it there were two servers of one identity.
 fn installs_for(case: &Case<'_>, host: &BareMetalHost) -> bool {
     let boot =
         case.parents().and_then(|(parent, _)| parent.spec.bootstrap.data_secret_name.as_ref());
     let told = host.spec.user_data.as_ref().and_then(|it| it.name.as_ref());
     is_same(case.machine, host)
-        && host.spec.consumer_ref.is_none()
-        && host.metadata.deletion_timestamp.is_none()
         && host::is_told_what_to_install(host)
         && told.is_some()
         && told == boot
+}
+
+fn is_nobodys(host: &BareMetalHost) -> bool {
+    host.spec.consumer_ref.is_none() && host.metadata.deletion_timestamp.is_none()
 }
 
 fn take_back(host: &BareMetalHost) -> Decision {

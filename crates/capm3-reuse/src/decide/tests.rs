@@ -509,15 +509,34 @@ fn a_host_that_still_installs_a_machine_is_taken_back_before_it_boots_beside_ano
     seen.live = true;
     let given_up = ["give up", "report"];
     for host in [
-        // Another boot secret, nothing to install, somebody else's, another host, one that goes.
+        // Another boot secret, nothing to install, another host.
         with(&host("h", "provisioning"), &told("other")),
         host("h", "available"),
-        with(&orphan, &consumer("other", "x")),
+        with(&host("h", "available"), &consumer("other", "x")),
         with(&orphan, &json!({"metadata": {"uid": "later"}})),
-        with(&orphan, &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})),
     ] {
         seen.host = HostSeen::Here(Box::new(host));
         assert_eq!(kinds(&decided(&seen)), given_up, "{:?}", seen.host);
+    }
+}
+
+#[test]
+fn no_second_host_boots_a_machine_whose_first_one_is_another_s_and_still_installs_it() {
+    let told = json!({"spec": {"image": {"url": "http://a/b"}, "userData": {"name": "boot"}}});
+    let orphan = with(&host("h", "provisioning"), &told);
+    let goes = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    for (patch, names) in [(consumer("other", "x"), "Metal3Machine other"), (goes, "deleted")] {
+        let mut seen = having(&with(&orphan, &patch));
+        seen.choice.free = Some(cached(&host("free", "available")));
+        let decision = decided(&seen);
+        assert_eq!((decision.reason, kinds(&decision)), (Reason::HostLost, vec!["report"]));
+        assert!(decision.message().contains(names), "{}", decision.message());
+        // Nor in any later pass.
+        let mut later = leaving::reporting(seen, &decision);
+        assert_eq!((decided(&later).reason, kinds(&decided(&later))), (Reason::HostLost, vec![]));
+        let off = json!({"spec": {"image": null, "userData": null}});
+        later.host = HostSeen::Here(Box::new(with(&with(&orphan, &patch), &off)));
+        assert_eq!(kinds(&decided(&later))[0], "give up", "{:?}", later.host);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What becomes of a host while a machine is on its way to it: just before the claim, and between the claim and the end of
 //! the installation.
 
+use bench::bmo;
 use bench::cluster_api::PATIENCE;
 use bench::cluster_api::objects::METAL3_MACHINE;
 use bench::faults::{At, Fault, Plan};
@@ -12,7 +13,7 @@ use kube::api::{Api, DeleteParams, DynamicObject};
 use serde_json::{Value, json};
 
 use super::ground::{plane, start, start_disturbed};
-use super::rules::machines;
+use super::rules::{hosts, machines};
 use super::scene::{BOOT, Scene, condition, consumer, host_of, state};
 use crate::in_process::Running;
 
@@ -66,7 +67,6 @@ async fn a_host_that_somebody_takes_just_before_its_claim_stays_theirs_and_the_m
 }
 
 #[tokio::test]
-#[tokio::test]
 async fn a_kept_host_that_fails_for_a_moment_just_before_its_claim_is_waited_for() {
     let scene = Scene::with_deployment(plane().await, "moment", &["h1"], true).await;
     let (running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
@@ -92,6 +92,7 @@ async fn a_kept_host_that_fails_for_a_moment_just_before_its_claim_is_waited_for
     assert_eq!(scene.up("m2").await, "h1");
 }
 
+#[tokio::test]
 async fn a_host_that_turns_unhealthy_just_before_its_claim_is_left_for_another() {
     let (scene, running, host) = about_to_claim("turned").await;
     scene.patch_host(&host, unhealthy()).await;
@@ -134,18 +135,27 @@ async fn a_host_that_turns_unhealthy_after_its_claim_stays_its_machine_s_and_is_
 }
 
 #[tokio::test]
-async fn a_machine_whose_host_somebody_takes_before_it_is_up_says_that_it_gave_it_up_and_gets_another()
- {
+async fn a_machine_whose_host_somebody_takes_before_it_is_up_gets_another_once_the_image_is_off() {
     let (scene, _running) = claimed("lost").await;
     let (client, namespace) = (&scene.client, scene.namespace.as_str());
-    let kinds = [METAL3_MACHINE.resource()];
+    let kinds = [METAL3_MACHINE.resource(), bmo::hosts()];
     let observer = Observer::start(client, Some(namespace), &kinds).await.unwrap();
-    scene.patch_host("h1", theirs()).await;
-    // Until there is another one it says that there is none.
-    scene.says("m1", "NoHostAvailable").await;
     scene.hosts(&["h2"]).await;
+    scene.patch_host("h1", theirs()).await;
+    // It would boot all the same, beside the next one.
+    let lost = scene.says("m1", "HostLost").await;
+    let message = condition(&lost, "Ready").unwrap()["message"].clone();
+    assert!(message.as_str().unwrap().contains("ConfigMap x"), "{message}");
+    // Whatever else happens to it meanwhile.
+    let noted = json!({"metadata": {"annotations": {"turn": "lost"}}});
+    scene.patch(METAL3_MACHINE, "m1", noted).await;
+    scene.patch_host("h1", json!({"spec": {"image": null, "userData": null}})).await;
     assert_eq!(scene.up("m1").await, "h2");
     assert_eq!(scene.consumer("h1").await, "ConfigMap/x");
+    let one_boots = |world: &World| {
+        let boots = hosts(world).filter(|it| !it.data["spec"]["userData"].is_null()).count();
+        if boots > 1 { Err("two hosts boot one machine".to_owned()) } else { Ok(()) }
+    };
     let gave_up = |world: &World| {
         let says = |it: &DynamicObject| {
             condition(it, "AssociateBareMetalHost").is_some_and(|it| it["reason"] == "HostGivenUp")
@@ -155,6 +165,8 @@ async fn a_machine_whose_host_somebody_takes_before_it_is_up_says_that_it_gave_i
     let history = observer.history(&[]).await.unwrap();
     let said = history.check(&[Invariant::new("nobody gives a host up", gave_up)]);
     assert!(said.is_some(), "{}", history.timeline(None));
+    let two = history.check(&[Invariant::new("one host boots", one_boots)]);
+    assert!(two.is_none(), "{}", history.timeline(None));
 }
 
 #[tokio::test]
