@@ -338,7 +338,8 @@ impl Scope<'_> {
 
     /// For whom the host is to be kept, as owner and template say now.
     async fn verdict(&self, seen: &MachineSeen) -> Result<Verdict, Error> {
-        let owner = self.live_owner_of(&seen.machine, &seen.parent).await?;
+        let cluster = seen.cluster.as_ref();
+        let owner = self.live_owner_of(&seen.machine, &seen.parent, cluster).await?;
         let Some(wanted) = owner else {
             let why = "no control plane and no MachineDeployment owns its Machine";
             return Ok(Verdict::Nobody(why.to_owned()));

@@ -36,10 +36,12 @@ pub fn is_going(name: Option<&str>, found: Option<&Cluster>) -> bool {
     })
 }
 
-/// Whether it goes and whether it is paused, and nothing else of it. A word for paused that is not understood may mean it.
+/// Whether it goes, whether it is paused and its control plane, and nothing else of it. A word for paused that is not understood may mean it.
 fn outlines(live: DynamicObject) -> Cluster {
     let paused = !matches!(live.data["spec"]["paused"], Value::Null | Value::Bool(false));
-    let spec = ClusterSpec { paused: Some(paused), ..ClusterSpec::default() };
+    let control_plane_ref = live.data["spec"]["controlPlaneRef"].clone();
+    let control_plane_ref = serde_json::from_value(control_plane_ref).ok();
+    let spec = ClusterSpec { paused: Some(paused), control_plane_ref, ..ClusterSpec::default() };
     Cluster { metadata: live.metadata, spec, ..Cluster::default() }
 }
 

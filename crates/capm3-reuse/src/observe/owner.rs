@@ -17,7 +17,7 @@ use controller_kit::engine::error::asked_within;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
-use kube::api::{Api, ApiResource, DynamicObject};
+use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 
@@ -58,27 +58,46 @@ impl Scope<'_> {
         self.owner_by_labels(parent.metadata.labels.as_ref()?)
     }
 
-    /// The same for a verdict, which is for good: what the caches do not have is looked for live.
+    /// The same for a verdict, which is for good: what the caches do not have is looked for live. A Machine that cannot be
+    /// decoded is in none.
     pub async fn live_owner_of(
         &self,
         machine: &Metal3Machine,
         parent: &Parent,
+        cluster: Option<&Cluster>,
     ) -> Result<Option<Owner>, Error> {
         if let Some(owner) = self.owner_of(machine, parent) {
             return Ok(Some(owner));
         }
-        let metadata = parent.here().map_or(&machine.metadata, |it| &it.metadata);
+        let live = match parent {
+            Parent::Missing(name) => self.live_parent(name).await?,
+            Parent::Here(_) | Parent::None => None,
+        };
+        let metadata = parent.here().map(|it| &it.metadata).or(live.as_ref());
+        let metadata = metadata.unwrap_or(&machine.metadata);
+        if let Some(owner) = owner_in(metadata) {
+            return Ok(Some(owner));
+        }
         if let Some(set) = set_in(metadata).filter(|it| is_name(it)) {
             let sets = self.untyped(GROUP, "MachineSet");
             if let Some(set) = found("get a MachineSet", sets.get(set)).await? {
                 return Ok(owner_in(&set.metadata));
             }
         }
-        Ok(metadata.labels.as_ref().and_then(|labels| named_by_labels(self.context.served, labels)))
+        let labels = metadata.labels.as_ref();
+        Ok(labels.and_then(|labels| named_by_labels(self.context.served, labels, cluster)))
+    }
+
+    /// What a Machine says of itself, without its type.
+    async fn live_parent(&self, name: &str) -> Result<Option<ObjectMeta>, Error> {
+        let (machines, its) = (self.untyped(GROUP, "Machine"), format!("metadata.name={name}"));
+        let its = ListParams::default().fields(&its);
+        let found = asked_within(PATIENCE, "look for a Machine", machines.list_metadata(&its));
+        Ok(found.await?.items.into_iter().next().map(|it| it.metadata))
     }
 
     fn owner_by_labels(&self, labels: &Labels) -> Option<Owner> {
-        self.watched_owner(&named_by_labels(self.context.served, labels)?).map(|it| it.owner)
+        self.watched_owner(&named_by_labels(self.context.served, labels, None)?).map(|it| it.owner)
     }
 
     /// For whom a host is to be kept, by a live look at the owner and at the template that it points to now.
@@ -347,13 +366,19 @@ impl Scope<'_> {
     }
 }
 
-/// The owner that labels name, without its uid.
-fn named_by_labels(served: Served, labels: &Labels) -> Option<Owner> {
+/// The owner that labels name, without its uid. Of which provider a control plane is only the Cluster says: taken for another
+/// kind it would not be found, and nobody would have the host kept.
+fn named_by_labels(served: Served, labels: &Labels, cluster: Option<&Cluster>) -> Option<Owner> {
     let meta = |name: &String| ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
     if let Some(name) = labels.get(names::capi::DEPLOYMENT_NAME) {
         return Some(named(GROUP, served.core, "MachineDeployment", &meta(name)));
     }
-    let (name, version) = (labels.get(names::capi::CONTROL_PLANE_NAME)?, served.control_plane?);
+    let name = labels.get(names::capi::CONTROL_PLANE_NAME)?;
+    let plane = cluster.and_then(|it| it.spec.control_plane_ref.as_ref());
+    if let Some(owner) = plane.and_then(Owner::from_reference) {
+        return Some(Owner { uid: String::new(), ..owner });
+    }
+    let version = served.control_plane?;
     Some(named(CONTROL_PLANE_GROUP, version, "KubeadmControlPlane", &meta(name)))
 }
 

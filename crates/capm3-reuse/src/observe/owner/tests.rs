@@ -79,6 +79,35 @@ fn an_owner_that_cannot_be_read_keeps_its_hosts_and_is_not_watched() {
 }
 
 #[test]
+fn a_control_plane_of_a_label_is_of_the_kind_that_the_cluster_names() {
+    let served = Served {
+        core: VERSION,
+        infrastructure: VERSION,
+        control_plane: Some(VERSION),
+        data: false,
+    };
+    let (plane, deployment) = (names::capi::CONTROL_PLANE_NAME, names::capi::DEPLOYMENT_NAME);
+    let rke = json!({
+        "apiGroup": CONTROL_PLANE_GROUP, "kind": "RKE2ControlPlane", "name": "cp", "uid": "before",
+    });
+    let named = Some(("RKE2ControlPlane", "cp"));
+    for (label, reference, wanted) in [
+        (plane, rke.clone(), named),
+        (plane, json!(null), Some(("KubeadmControlPlane", "cp"))),
+        (deployment, rke.clone(), Some(("MachineDeployment", "cp"))),
+        (names::capi::CLUSTER_NAME, rke, None),
+    ] {
+        let labels = [(label.to_owned(), "cp".to_owned())].into();
+        let spec = json!({"spec": {"controlPlaneRef": reference}});
+        let cluster: Cluster = serde_json::from_value(spec).unwrap();
+        let found = named_by_labels(served, &labels, Some(&cluster));
+        let found = found.inspect(|it| assert!(it.uid.is_empty()));
+        let found = found.as_ref().map(|it| (it.kind.as_str(), it.name.as_str()));
+        assert_eq!(found, wanted, "{label} {reference}");
+    }
+}
+
+#[test]
 fn templates_are_asked_from_the_owner_s_own_to_the_one_a_machine_came_from() {
     let template = |kind: &str, name: &str| -> ObjectRef {
         let it = json!({
@@ -361,7 +390,7 @@ fn labels_name_an_owner_that_no_cache_has() {
         data: false,
     };
     let found = |served: Served, key: &str| {
-        named_by_labels(served, &[(key.to_owned(), "md".to_owned())].into())
+        named_by_labels(served, &[(key.to_owned(), "md".to_owned())].into(), None)
     };
     let deployment = found(served, names::capi::DEPLOYMENT_NAME).unwrap();
     assert_eq!(deployment, Owner { uid: String::new(), ..owner() });

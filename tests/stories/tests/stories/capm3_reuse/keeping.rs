@@ -1,22 +1,23 @@
 //! For whom a freed host is kept, and until when.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bench::bmo;
 use bench::cluster_api::objects::{
-    Kind, MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET, METAL3_MACHINE, METAL3_MACHINE_TEMPLATE,
+    CLUSTER, Kind, MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET, METAL3_MACHINE,
+    METAL3_MACHINE_TEMPLATE,
 };
-use bench::cluster_api::until;
+use bench::cluster_api::{PATIENCE, until};
 use capm3_reuse::settings::Policy;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, DynamicObject};
 use kube::runtime::watcher;
 use serde_json::json;
 
-use super::ground::{plane, start};
+use super::ground::{plane, start, start_counted};
 use super::guard::without_claims;
-use super::scene::{Scene, condition, consumer, host_of, state};
+use super::scene::{NAME, Scene, condition, consumer, host_of, state};
 use crate::in_process::Running;
 use crate::plugin::ask_as_admin;
 
@@ -451,4 +452,68 @@ async fn a_host_waits_for_an_owner_that_cannot_be_read_which_is_told_while_its_m
     scene.patch(METAL3_MACHINE_TEMPLATE, "t", json!({"spec": {"nodeReuse": false}})).await;
     scene.gone(METAL3_MACHINE, "m1").await;
     assert_eq!(scene.consumer("h1").await, "");
+}
+
+#[tokio::test]
+async fn without_its_machine_a_host_is_held_for_the_control_plane_that_the_cluster_names() {
+    let scene = Scene::with_deployment(plane().await, "planes", &["h1"], true).await;
+    let (_running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
+    // Nobody serves that kind here.
+    let plane = json!({
+        "apiGroup": "controlplane.cluster.x-k8s.io", "kind": "RKE2ControlPlane", "name": "rke",
+    });
+    scene.patch(CLUSTER, NAME, json!({"spec": {"controlPlaneRef": plane}})).await;
+    scene.machine("m1", "md", "t").await;
+    let labels = json!({
+        "cluster.x-k8s.io/deployment-name": null, "cluster.x-k8s.io/set-name": null,
+        "cluster.x-k8s.io/control-plane-name": "rke",
+    });
+    scene.patch(METAL3_MACHINE, "m1", json!({"metadata": {"labels": labels}})).await;
+    assert_eq!(scene.up("m1").await, "h1");
+    scene.delete(MACHINE, "m1").await;
+    scene.says("m1", "MachineMissing").await;
+    scene.delete(METAL3_MACHINE, "m1").await;
+    let held = scene.says("m1", "OwnerUnreadable").await;
+    let message = condition(&held, "Ready").unwrap()["message"].clone();
+    assert!(message.as_str().unwrap().contains("RKE2ControlPlane"), "{message}");
+    assert!(!scene.get_host("h1").await.data["spec"]["image"].is_null());
+}
+
+#[tokio::test]
+async fn a_host_whose_machine_went_while_its_image_was_on_says_so() {
+    let scene = Scene::with_deployment(plane().await, "orphaned", &["h1"], true).await;
+    let (running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
+    scene.machine("m1", "md", "t").await;
+    assert_eq!(scene.up("m1").await, "h1");
+    drop(running);
+    scene.delete(METAL3_MACHINE, "m1").await;
+    scene.patch(METAL3_MACHINE, "m1", json!({"metadata": {"finalizers": null}})).await;
+    scene.gone(METAL3_MACHINE, "m1").await;
+    let (_running, _, metrics) =
+        start_counted(plane().await, &scene.namespace, Policy::default()).await;
+    let events = EVENT.api(&scene.client, &scene.namespace);
+    let told = |all: &BTreeMap<String, DynamicObject>| {
+        all.values()
+            .any(|it| it.data["reason"] == "MachineMissing" && it.data["regarding"]["name"] == "h1")
+    };
+    until(&events, &watcher::Config::default(), "a word about h1", told).await.unwrap();
+    let waits = || {
+        let text = String::from_utf8(metrics.render(true).unwrap()).unwrap();
+        let series = "ferrite_capm3_reuse_waiting{reason=\"MachineMissing\"} 1";
+        text.lines().any(|line| line == series)
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while !waits() {
+        assert!(Instant::now() < deadline, "it is counted");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let host = scene.get_host("h1").await;
+    assert_eq!(consumer(&host), "Metal3Machine/m1");
+    assert!(!host.data["spec"]["image"].is_null());
+    scene.patch_host("h1", json!({"spec": {"image": null, "consumerRef": null}})).await;
+    let deadline = Instant::now() + PATIENCE;
+    while waits() {
+        assert!(Instant::now() < deadline, "it is counted no longer");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
