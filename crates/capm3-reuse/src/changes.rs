@@ -106,7 +106,13 @@ impl Context {
         // One that went without giving its host back left that to us.
         let hosts = self.index.with(|index| index.hosts_of(namespace, name));
         let left = hosts.into_iter().filter(|it| self.seems_left(it));
-        self.wake_hosts(namespace, left.map(|it| it.name_any()));
+        let left: Vec<String> = left.map(|it| it.name_any()).collect();
+        for name in &left {
+            // Or nobody would hear when it is left no longer.
+            let host = ObjectKey { namespace: namespace.clone(), name: name.clone() };
+            self.looked_at.with(|all| all.insert(Key::Host(host)));
+        }
+        self.wake_hosts(namespace, left);
         let Some(now) = now else {
             let offered = self.index.with(|index| {
                 index.leave(namespace, name);

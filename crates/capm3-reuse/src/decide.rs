@@ -97,10 +97,11 @@ const KEPT_AT_REST: [Rule<AboutKept>; 2] = rule_book![
     collect::awaits_end: "Nobody comes, for some time.",
 ];
 
-const LEFT: [Rule<AboutLeft>; 4] = rule_book![
+const LEFT: [Rule<AboutLeft>; 5] = rule_book![
     left::not_ours: "Another installation gives it back.",
     left::is_paused: "Nothing is written during a pause.",
     left::has_machine: "The machine does it itself while it is there.",
+    left::is_undecided: "Without a verdict nobody knows whether the host may be cleared, so it is told.",
     left::give_back: "What was decided when its image went is done in place of the machine.",
 ];
 

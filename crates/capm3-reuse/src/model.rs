@@ -534,7 +534,7 @@ pub struct KeptSeen {
     pub doubted: bool,
 }
 
-/// A host that was to be given back. Everything is as it was read live, the host first.
+/// A host that its machine left. Everything is as it was read live, the host first.
 #[derive(Clone, Debug)]
 pub struct LeftSeen {
     /// The host.

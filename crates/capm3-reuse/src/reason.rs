@@ -63,8 +63,9 @@ reasons! {
         MachineMissing: Kind::EndsWithin(HOUR),
             "The Machine that owns it does not exist.",
             "Delete the Metal3Machine, or restore the Machine.",
-            on: [ASSOCIATED, READY],
-            more: "If `kubectl get` shows the Machine, the controller cannot decode it. Then correct the field that an event on it names, and delete nothing.";
+            on: [ASSOCIATED, READY, HOST_EVENT],
+            more: "If `kubectl get` shows the Machine, the controller cannot decode it. Then correct the field that an event on it names, and delete nothing. On a host: the Metal3Machine that it names was deleted without cleanup, and the controller does not know whether the contents of the host are still used.",
+            see: "runbooks/FerriteCapm3ReuseMachinesWait.md#hosts-whose-consumer-is-gone";
         MachineDeleting: Kind::Waits,
             "The Machine is being deleted: it gets no host any more.",
             on: [ASSOCIATED, READY];
@@ -268,7 +269,7 @@ impl Reason {
 mod tests {
     use super::*;
 
-    /// What waits for hosts is counted by `ferrite_capm3_reuse_waiters`, which has an alert of its own.
+    /// What waits for hosts has an alert of its own, by its age.
     #[test]
     fn every_trouble_that_a_person_should_see_reaches_an_alert() {
         let for_hosts = [Reason::NoKeptHost, Reason::NoHostAvailable];

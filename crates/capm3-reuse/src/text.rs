@@ -376,6 +376,12 @@ pub(crate) fn given_back_for(
     )
 }
 
+pub(crate) fn consumer_missing(host: &str, machine: &str) -> String {
+    format!(
+        "Host {host} names Metal3Machine {machine}, which does not exist. Remove the image of the host and then its spec.consumerRef if nothing on it is needed"
+    )
+}
+
 pub(crate) fn names_owner(host: &str, owner: &Owner) -> String {
     format!("Host {host} names {owner} from now on, while it is still cleared")
 }

@@ -1,8 +1,8 @@
 //! A host whose machine went without giving it back: what was decided for it when its image went off is done all the same,
-//! or whoever is to have it next would wait for ever.
+//! or whoever is to have it next would wait for ever. Where nothing was decided a person has to.
 
 use api_types::metal3::{BareMetalHost, ProvisioningState};
-use controller_kit::engine::Next;
+use controller_kit::engine::{Event, Next};
 use kube::ResourceExt as _;
 
 use super::release::{annotations, given_back, is_cleared};
@@ -21,8 +21,19 @@ pub(super) fn is_paused(seen: &LeftSeen) -> Option<Decision> {
 }
 
 pub(super) fn has_machine(seen: &LeftSeen) -> Option<Decision> {
-    let is_decided = reservation::pending(&seen.host).is_some();
-    (!is_decided || !seen.is_gone).then(|| Decision::rest(Reason::Releasing))
+    (!seen.is_gone).then(|| Decision::rest(Reason::Releasing))
+}
+
+/// Its machine went before it was decided for whom it is kept. Nobody tells when that machine is made again.
+pub(super) fn is_undecided(seen: &LeftSeen) -> Option<Decision> {
+    if reservation::pending(&seen.host).is_some() {
+        return None;
+    }
+    let machine = host::consumer_machine(&seen.host).unwrap_or_default();
+    let text = text::consumer_missing(&seen.host.name_any(), machine);
+    let event = Event { hourly: Some(0), ..on_host(Reason::MachineMissing, &text) };
+    let (events, next) = (vec![event], Next::After(RESYNC));
+    Some(Decision { events, next, ..Decision::rest(Reason::MachineMissing) })
 }
 
 /// A host that names a machine which is gone, and on which stands for whom it is kept.

@@ -1,4 +1,4 @@
-//! A host that was to be given back and whose machine went before that, as when somebody took its finalizer away.
+//! A host whose machine went without giving it back, as when somebody took its finalizer away.
 
 use api_types::capi::is_watched;
 use api_types::capm3::Metal3Machine;
@@ -18,8 +18,7 @@ use crate::reservation;
 impl Context {
     /// Whether it looks as if nobody would give this host back. The caches may be behind: `Scope::left` looks closer.
     pub fn seems_left(&self, host: &BareMetalHost) -> bool {
-        let decided = reservation::pending(host).is_some();
-        let Some(machine) = host::consumer_machine(host).filter(|_| decided) else { return false };
+        let Some(machine) = host::consumer_machine(host) else { return false };
         let namespace = host.namespace().unwrap_or_default();
         let machine = self.caches.machines.get(&namespace, machine);
         !machine.is_some_and(|machine| host::is_of(host, &machine))
@@ -31,7 +30,7 @@ impl Scope<'_> {
     /// gone does not come back under its uid, so that stays true for the version of the host that was read.
     pub(super) async fn left(&self, name: &str) -> Result<Option<LeftSeen>, Error> {
         let Some(host) = self.live_host(name).await? else { return Ok(None) };
-        let Some(verdict) = reservation::pending(&host) else { return Ok(None) };
+        let verdict = reservation::pending(&host).flatten();
         let Some(machine) = host::consumer_machine(&host) else { return Ok(None) };
         let is_gone = self.is_machine_gone(&host, machine).await?;
         // While a cluster is moved here the machine may still be to come.

@@ -37,7 +37,12 @@ const TROUBLE: [(&str, &str, &str, &str); 24] = [
         "1x200",
         "0x200",
     ),
-    ("FerriteCapm3ReuseMachinesWait", "ferrite_capm3_reuse_waiters{}", "3x200", "0x200"),
+    (
+        "FerriteCapm3ReuseMachinesWait",
+        "ferrite_capm3_reuse_waiting_oldest_seconds{reason=\"NoHostAvailable\"}",
+        "0+60x200",
+        "600x200",
+    ),
     (
         "FerriteClusterpoolInventoryEntriesBroken",
         "ferrite_clusterpool_inventory_entries{status=\"Broken by cloud\"}",

@@ -68,10 +68,29 @@ fn nothing_is_given_back_in_place_of_a_machine_that_is_there_or_while_it_is_paus
             json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
             (Reason::Deprovisioning, false),
         ),
-        // What stands beside an image was not written with it.
-        (json!({"spec": {"image": {"url": "http://a/b"}}}), (Reason::Releasing, false)),
     ] {
         let seen = LeftSeen { host: with(&left().host, &patch), ..left() };
         assert_eq!(at_rest(&seen), wanted, "{patch}");
+    }
+}
+
+/// Somebody took the finalizer away, and its image stays on: nobody else will ever say so.
+#[test]
+fn a_host_whose_machine_is_gone_without_a_verdict_is_told_and_not_written() {
+    let image = json!({"spec": {"image": {"url": "http://a/b"}}});
+    let undecided = with(&host("h", "provisioned"), &consumer("m", "m-uid"));
+    // What stands beside an image was not written with it.
+    let stale = left("provisioned", Some(&owner())).host;
+    for host in [&undecided, &with(&undecided, &image), &with(&stale, &image)] {
+        let seen = LeftSeen { host: host.clone(), is_gone: true, of_others: false, paused: false };
+        let decision = told(&seen);
+        assert_eq!((decision.reason, kinds(&decision)), (Reason::MachineMissing, vec![]));
+        let [event] = &decision.events[..] else { panic!("{decision:?}") };
+        assert!(event.warning && event.hourly.is_some(), "{event:?}");
+        assert!(event.text.contains("Metal3Machine m, which does not exist"), "{event:?}");
+        // It may be restored.
+        assert_eq!(decision.again(), Some(RESYNC));
+        let there = told(&LeftSeen { is_gone: false, ..seen });
+        assert_eq!((there.reason, there.news()), (Reason::Releasing, false));
     }
 }
