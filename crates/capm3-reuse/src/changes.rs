@@ -114,10 +114,9 @@ impl Context {
         }
         self.wake_hosts(namespace, left);
         let Some(now) = now else {
-            let offered = self.index.with(|index| {
-                index.leave(namespace, name);
-                index.settle(namespace, name, created(machine), None, Instant::now())
-            });
+            let offered = self
+                .index
+                .with(|index| index.gone(namespace, name, created(machine), Instant::now()));
             self.wake_machines(namespace, offered);
             self.lookout.gone(Key::Machine(object));
             return;

@@ -354,6 +354,24 @@ impl Index {
         }
     }
 
+    /// The machine is gone. Returns those that are offered what was held back for it, and who is next at what it waited for.
+    pub fn gone(
+        &mut self,
+        namespace: &str,
+        machine: &str,
+        since: Timestamp,
+        now: Instant,
+    ) -> Vec<String> {
+        let Some(space) = self.namespaces.get_mut(namespace) else { return Vec::new() };
+        let waited_for = space.waits_for_kept(machine);
+        space.leave(machine);
+        let mut concerned = self.settle(namespace, machine, since, None, now);
+        let space = self.namespaces.get(namespace);
+        let next = space.zip(waited_for).and_then(|(space, label)| space.next_to_wait(&label, now));
+        concerned.extend(next);
+        concerned
+    }
+
     /// How many machines wait.
     pub fn waiters(&self) -> usize {
         self.namespaces.values().map(|space| space.waiters.len()).sum()

@@ -148,7 +148,11 @@ fn waits(seen: &MachineSeen, host: &BareMetalHost, now: Timestamp) -> Decision {
     let message = text::clearing(host, held_up);
     let ready = Said::no(Reason::Deprovisioning, &message);
     let writes: Vec<Write> = reported(seen, Some(ready), now).into_iter().collect();
-    let is_news = held_up.is_some() && !writes.is_empty();
+    // bmo-reboot ends its own pause as soon as nobody has the host.
+    let passes =
+        host.annotation(names::metal3::PAUSED) == Some(names::ferrite::PAUSED_BY_BMO_REBOOT);
+    let is_trouble = held_up.is_some_and(|it| it != host::Exclusion::Paused || !passes);
+    let is_news = is_trouble && !writes.is_empty();
     let events = is_news.then(|| on_machine(Reason::Deprovisioning, &message));
     let events = events.into_iter().collect();
     Decision { writes, events, ..Decision::rest(Reason::Deprovisioning) }

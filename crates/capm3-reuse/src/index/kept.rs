@@ -225,6 +225,19 @@ impl Namespace {
         next.map(|(waiter, _)| waiter.wish.machine.clone())
     }
 
+    /// Under what label the host is or will be kept that a machine waits for.
+    pub(super) fn waits_for_kept(&self, machine: &str) -> Option<String> {
+        let since = self.since.get(machine)?;
+        let waiter = self.waiters.get(&(*since, machine.to_owned()))?;
+        let owner = waiter.wish.owner.as_ref().filter(|_| waiter.wants == Wants::Kept)?;
+        Some(owner.label())
+    }
+
+    /// The first who has its turn at a host that is kept under this label and who does not wait for one yet.
+    pub(super) fn next_to_wait(&self, label: &str, now: Instant) -> Option<String> {
+        self.first_in_turn(label, now, |_| true)
+    }
+
     /// Those whom a waiter's own wait concerns: who is left without a host to wait for, and who is next where several are on
     /// their way.
     pub(super) fn displaced_by(&self, machine: &str, now: Instant) -> HashSet<String> {
@@ -236,7 +249,7 @@ impl Namespace {
         };
         let mut concerned = self.let_down(&owner.label(), now);
         if waiter.wants == Wants::Kept {
-            concerned.extend(self.first_in_turn(&owner.label(), now, |_| true));
+            concerned.extend(self.next_to_wait(&owner.label(), now));
         }
         concerned
     }

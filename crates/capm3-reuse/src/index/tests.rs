@@ -644,3 +644,16 @@ fn a_kept_host_given_up_for_a_passing_trouble_is_waited_for() {
         assert_eq!(name(choice.free.as_ref()), Some("free"));
     }
 }
+
+/// Or it says for five minutes that no host is there, though one is on its way to it.
+#[test]
+fn who_is_next_hears_when_a_machine_that_waited_for_a_kept_host_goes() {
+    let now = Instant::now();
+    for (wants, woken) in [(Wants::Kept, vec!["n"]), (Wants::Any, vec![])] {
+        let mut all = index(&[like("a", "deprovisioning", &[kept_for(&owner())])]);
+        assert!(!all.wait(kept_waiter("m", 1), wants, now));
+        assert!(!all.wait(kept_waiter("n", 2), Wants::Any, now));
+        assert_eq!(all.gone("ns", "m", second(1), now), woken, "{wants:?}");
+        assert_eq!(all.waiters(), 1);
+    }
+}

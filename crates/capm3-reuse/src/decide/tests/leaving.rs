@@ -272,6 +272,21 @@ fn a_deletion_that_waits_says_so_once_and_what_holds_it_up_is_an_event() {
     }
 }
 
+/// Each release beside `bmo-reboot` meets its pause: an event of it would come with every machine that goes.
+#[test]
+fn a_pause_of_bmo_reboot_on_a_host_that_is_cleared_is_no_event() {
+    let none = json!({"metadata": {"annotations": {names::ferrite::PENDING_RESERVATION: "none"}}});
+    let clearing = with(&with(&host("h", "deprovisioning"), &consumer("m", "m-uid")), &none);
+    let by = names::ferrite::PAUSED_BY_BMO_REBOOT;
+    let pause = json!({"metadata": {"annotations": {names::metal3::PAUSED: by}}});
+    let paused = with(&clearing, &pause);
+    let decision = decided(&leaving(having(&paused)));
+    assert_eq!((kinds(&decision), decision.news()), (vec!["report"], false));
+    assert!(decision.message().ends_with("is paused"), "{}", decision.message());
+    let failed = with(&paused, &json!({"status": {"errorMessage": "no power"}}));
+    assert!(decided(&leaving(having(&failed))).news());
+}
+
 #[test]
 fn a_host_that_is_only_switched_off_or_only_unhealthy_is_not_told_to_be_held_up() {
     let waiting = |state: &str, more: Value| {
