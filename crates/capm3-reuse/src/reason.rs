@@ -212,7 +212,10 @@ reasons! {
         Kept: Kind::Rests,
             "The host came with its owner from another cluster, and stays reserved.",
             on: [HOST_EVENT];
-        KeptByCapm3: Kind::Rests, "CAPM3 reserves the host; the controller leaves it alone.";
+        KeptByCapm3: Kind::Rests,
+            "CAPM3 reserves the host; the controller leaves it alone.",
+            "Nothing, or remove the label that the message names if nobody needs the reservation.",
+            on: [HOST_EVENT];
         OwnerGone: Kind::Rests, "The owner of the reservation does not exist: the host is free.", on: [HOST_EVENT];
         OwnerDeleting: Kind::Rests, "The owner of the reservation is being deleted: the host is free.", on: [HOST_EVENT];
         ClusterDeleting: Kind::Rests, "The Cluster of the owner is being deleted: the host is free.", on: [HOST_EVENT];

@@ -426,6 +426,13 @@ pub(crate) fn stays_kept(host: &str, why: &str) -> String {
     )
 }
 
+pub(crate) fn kept_by_capm3(host: &str) -> String {
+    format!(
+        "Host {host} is reserved by its label {} of CAPM3. Remove the label if nobody needs the reservation, or set --collect-capm3-reservations",
+        names::capm3::NODE_REUSE
+    )
+}
+
 pub(crate) fn moved_along(host: &str, owner: &Owner) -> String {
     format!("Host {host} stays kept for {owner}, which was moved here with it")
 }

@@ -27,7 +27,13 @@ const DOUBT: Duration = Duration::from_secs(60);
 /// Our note beside CAPM3's label proves nothing: CAPM3 leaves it where it is.
 pub(super) fn left_to_capm3(seen: &KeptSeen, policy: &Policy) -> Option<Decision> {
     let is_capm3s = matches!(seen.kept, Kept::ByLabel(_)) && !policy.collect_capm3;
-    is_capm3s.then(|| Decision::rest(Reason::KeptByCapm3))
+    if !is_capm3s {
+        return None;
+    }
+    // The host is free for nobody else until somebody acts.
+    let text = text::kept_by_capm3(&seen.host.name_any());
+    let event = Event { hourly: Some(0), ..on_host(Reason::KeptByCapm3, &text) };
+    Some(Decision { events: vec![event], ..Decision::rest(Reason::KeptByCapm3) })
 }
 
 pub(super) fn owner_is_gone(seen: &KeptSeen, _: &Policy) -> Option<Decision> {

@@ -80,6 +80,11 @@ fn what_capm3_keeps_is_left_alone_unless_asked() {
         let decision = decide(&Observed::Kept(Box::new(seen.clone())), &policy, now());
         assert_eq!(decision.reason, reason);
     }
+    // Whose host it is stands on the host itself, and what to do if nobody comes for it.
+    let decision = decide(&Observed::Kept(Box::new(seen)), &Policy::default(), now());
+    let [event] = &decision.events[..] else { panic!("{decision:?}") };
+    assert!(!event.warning && event.hourly.is_some(), "{event:?}");
+    assert!(event.text.contains(names::capm3::NODE_REUSE), "{event:?}");
 }
 
 #[test]

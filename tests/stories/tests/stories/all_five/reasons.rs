@@ -40,7 +40,7 @@ const ALL: [Reasons; 5] = [
         list: Some("reason.rs"),
         said: None,
         more: &[],
-        silent: &["FollowsHosts", "KeptByCapm3", "LetGo", "NotOurs", "ScalingSoon"],
+        silent: &["FollowsHosts", "LetGo", "NotOurs", "ScalingSoon"],
     },
     Reasons {
         controller: "clusterpool-inventory",
