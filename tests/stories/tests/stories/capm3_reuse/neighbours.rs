@@ -4,32 +4,69 @@
 use bench::audit::Audit;
 use bench::bmo;
 use bench::cluster_api::objects::{CLUSTER, Kind, METAL3_MACHINE, METAL3_MACHINE_TEMPLATE};
-use bench::cluster_api::until_one;
+use bench::cluster_api::{PATIENCE, until_one};
+use bench::faults::{At, Fault, Plan};
+use bench::observer::{Invariant, Observer, World};
 use capm3_reuse::settings::Policy;
+use http::Method;
+use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
-use kube::api::{DeleteParams, DynamicObject};
+use kube::api::{Api, DeleteParams, DynamicObject, PostParams};
 use serde_json::{Value, json};
 
-use super::ground::{plane, start};
+use super::ground::{plane, start, start_disturbed};
+use super::rules::machines;
 use super::scene::{NAME, Scene, condition, consumer, host_of, state};
 
 const CLAIM: Kind = Kind { api_version: METAL3_MACHINE.api_version, kind: "Metal3DataClaim" };
 const DATA: Kind = Kind { api_version: METAL3_MACHINE.api_version, kind: "Metal3Data" };
+const META_DATA: &str = "m1-metadata";
+const NETWORK_DATA: &str = "m1-networkdata";
 
 /// What CAPM3's own controllers do with the claim of machine `m1` when it is there. The machine may say that it waits for data before
-/// that.
-async fn render(scene: &Scene, name: &str, secrets: &str) -> DynamicObject {
+/// that. Secrets are named after the machine, and one that is there stays as it is.
+async fn render(scene: &Scene, name: &str) -> DynamicObject {
     let claims = CLAIM.api(&scene.client, &scene.namespace);
     let claim = until_one(&claims, "m1", "a claim of m1", |_| true).await.unwrap();
     let spec = json!({
         "index": 0, "claim": {"name": "m1"}, "template": {"name": "facts"},
-        "metaData": {"name": format!("{secrets}-metadata")},
-        "networkData": {"name": format!("{secrets}-networkdata")},
+        "metaData": {"name": META_DATA}, "networkData": {"name": NETWORK_DATA},
     });
-    scene.create(DATA, DATA.object(name, &spec)).await;
+    let data = scene.create(DATA, DATA.object(name, &spec)).await;
+    let uid = data.uid().unwrap();
+    for secret in [META_DATA, NETWORK_DATA] {
+        if secrets(scene).get_opt(secret).await.unwrap().is_none() {
+            rendered_secret(scene, secret, name, &uid).await;
+        }
+    }
     scene.patch_status(CLAIM, "m1", json!({"status": {"renderedData": {"name": name}}})).await;
     scene.patch_status(DATA, name, json!({"status": {"ready": true}})).await;
     claim
+}
+
+fn secrets(scene: &Scene) -> Api<Secret> {
+    Api::namespaced(scene.client.clone(), &scene.namespace)
+}
+
+/// A secret that was rendered for a `Metal3Data`.
+async fn rendered_secret(scene: &Scene, secret: &str, data: &str, uid: &str) {
+    let owner = json!({
+        "apiVersion": DATA.api_version, "kind": DATA.kind, "name": data, "uid": uid,
+    });
+    let metadata = json!({"name": secret, "ownerReferences": [owner]});
+    let made = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+    secrets(scene).create(&PostParams::default(), &made).await.unwrap();
+}
+
+/// The machine says that this is still being removed, and asks nobody meanwhile.
+async fn says_what_goes_first(scene: &Scene, what: &str) -> DynamicObject {
+    let told = format!("{what} is still being removed");
+    scene
+        .until("m1", &told, |it| {
+            let ready = condition(it, "Ready").map(|it| it["message"].to_string());
+            ready.is_some_and(|it| it.contains(&told))
+        })
+        .await
 }
 
 async fn remove_host(scene: &Scene, name: &str) {
@@ -95,7 +132,9 @@ async fn what_was_rendered_for_a_host_that_vanished_is_not_installed_on_the_next
     let (_running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
     scene.machine_with("m1", "md", "t", json!({"dataTemplate": {"name": "facts"}})).await;
     scene.says("m1", "WaitingForData").await;
-    render(&scene, "facts-0", "of-h1").await;
+    render(&scene, "facts-0").await;
+    let data = DATA.api(&scene.client, &scene.namespace);
+    let before = data.get("facts-0").await.unwrap().uid().unwrap();
     let first = scene.says("m1", "Provisioning").await;
     assert_eq!(first.data["status"]["renderedData"]["name"], "facts-0");
     scene.hosts(&["h2"]).await;
@@ -104,21 +143,79 @@ async fn what_was_rendered_for_a_host_that_vanished_is_not_installed_on_the_next
     assert!(again.data["status"]["renderedData"].is_null(), "{}", again.data["status"]);
     // Nobody is asked anew while that is there, as CAPM3 would answer with it.
     scene.host_is("h2", "claimed", |it| consumer(it) == "Metal3Machine/m1").await;
-    let waits = scene
-        .until("m1", "a word about what goes first", |it| {
-            let ready = condition(it, "Ready").map(|it| it["message"].to_string());
-            ready.is_some_and(|it| it.contains("Metal3Data facts-0 is still being removed"))
-        })
-        .await;
-    assert!(
-        host_of(&waits) == "h2"
-            && CLAIM.api(&scene.client, &scene.namespace).get_opt("m1").await.unwrap().is_none()
-    );
+    let claims = CLAIM.api(&scene.client, &scene.namespace);
+    let waits = says_what_goes_first(&scene, "Metal3Data facts-0").await;
+    assert_eq!(host_of(&waits), "h2");
+    assert!(claims.get_opt("m1").await.unwrap().is_none());
+    // Nor while its secrets are there, which CAPM3 would leave as they are.
     scene.delete(DATA, "facts-0").await;
-    render(&scene, "facts-1", "of-h2").await;
+    for secret in [META_DATA, NETWORK_DATA] {
+        says_what_goes_first(&scene, &format!("Secret {secret}")).await;
+        assert!(claims.get_opt("m1").await.unwrap().is_none());
+        secrets(&scene).delete(secret, &DeleteParams::default()).await.unwrap();
+    }
+    // One that is there all the same when it is answered is not installed.
+    until_one(&claims, "m1", "a claim of m1", |_| true).await.unwrap();
+    rendered_secret(&scene, NETWORK_DATA, "facts-0", &before).await;
+    render(&scene, "facts-1").await;
+    says_what_goes_first(&scene, &format!("Secret {NETWORK_DATA}")).await;
+    assert!(scene.get_host("h2").await.data["spec"]["image"].is_null());
+    secrets(&scene).delete(NETWORK_DATA, &DeleteParams::default()).await.unwrap();
+    let now = data.get("facts-1").await.unwrap().uid().unwrap();
+    rendered_secret(&scene, NETWORK_DATA, "facts-1", &now).await;
     assert_eq!(scene.up("m1").await, "h2");
     let host = scene.get_host("h2").await;
-    assert_eq!(host.data["spec"]["networkData"]["name"], "of-h2-networkdata");
+    assert_eq!(host.data["spec"]["networkData"]["name"], NETWORK_DATA);
+}
+
+#[tokio::test]
+async fn a_claim_that_was_made_anew_is_not_withdrawn_by_a_late_call_for_the_one_before() {
+    let scene = Scene::new(plane().await, "late-call").await;
+    scene.hosts(&["h1"]).await;
+    scene.operator().keep(&scene.namespace, "h1");
+    scene.template("t", false).await;
+    scene.deployment("md", "t", 1).await;
+    scene.data_template("facts").await;
+    let (running, _) = start(plane().await, &scene.namespace, Policy::default()).await;
+    scene.machine_with("m1", "md", "t", json!({"dataTemplate": {"name": "facts"}})).await;
+    scene.says("m1", "WaitingForData").await;
+    let claims = CLAIM.api(&scene.client, &scene.namespace);
+    let first = until_one(&claims, "m1", "a claim of m1", |_| true).await.unwrap();
+    drop(running);
+    remove_host(&scene, "h1").await;
+    let plan = Plan::one("capm3-reuse", At::Write(1), Fault::Hold);
+    let running = start_disturbed(plane().await, &scene.namespace, Policy::default(), plan).await;
+    tokio::time::timeout(PATIENCE, running.handle.held()).await.expect("a call is held");
+    scene.delete(CLAIM, "m1").await;
+    let metadata = json!({"name": "m1", "ownerReferences": first.metadata.owner_references});
+    let mut anew = CLAIM.object("m1", &first.data["spec"]);
+    anew["metadata"] = metadata;
+    let anew = scene.create(CLAIM, anew).await;
+    let kinds = [METAL3_MACHINE.resource()];
+    let observer = Observer::start(&scene.client, Some(&scene.namespace), &kinds).await.unwrap();
+    running.handle.release();
+    // It goes by what it reads then: by its own uid the later claim goes as well, as the host is lost.
+    scene.gone(CLAIM, "m1").await;
+    let calls = running.handle.calls();
+    let withdrawals: Vec<_> = calls
+        .iter()
+        .filter(|it| it.method == Method::DELETE && it.path.ends_with("/metal3dataclaims/m1"))
+        .map(|it| it.status.map(|it| it.as_u16()))
+        .collect();
+    assert_ne!(anew.uid(), first.uid());
+    assert_eq!(withdrawals.first(), Some(&Some(409)), "{withdrawals:?}");
+    assert!(withdrawals.len() > 1, "{withdrawals:?}");
+    scene.hosts(&["h2"]).await;
+    scene.host_is("h2", "claimed", |it| consumer(it) == "Metal3Machine/m1").await;
+    // Somebody was faster: nothing was refused.
+    let refused = |world: &World| {
+        let is_refused =
+            |it: &DynamicObject| condition(it, "Ready").is_some_and(|it| it["reason"] == "Refused");
+        if machines(world).any(is_refused) { Err("it was refused".to_owned()) } else { Ok(()) }
+    };
+    let history = observer.history(&[]).await.unwrap();
+    let said = history.check(&[Invariant::new("nothing is refused", refused)]);
+    assert!(said.is_none(), "{}", history.timeline(None));
 }
 
 #[tokio::test]
@@ -268,11 +365,11 @@ async fn rendered_secrets_are_asked_for_awaited_installed_and_withdrawn() {
         "nothing is installed before the secrets are there"
     );
 
-    let claim = render(&scene, "facts-0", "m1").await;
+    let claim = render(&scene, "facts-0").await;
     assert_eq!(claim.data["spec"]["template"]["name"], "facts");
     assert_eq!(scene.up("m1").await, "h1");
     let host = scene.get_host("h1").await;
-    for (field, secret) in [("metaData", "m1-metadata"), ("networkData", "m1-networkdata")] {
+    for (field, secret) in [("metaData", META_DATA), ("networkData", NETWORK_DATA)] {
         assert_eq!(host.data["spec"][field]["name"], secret);
     }
     scene.remove("m1").await;
