@@ -64,8 +64,7 @@ reasons! {
             "The Machine that owns it does not exist.",
             "Delete the Metal3Machine, or restore the Machine.",
             on: [ASSOCIATED, READY, HOST_EVENT],
-            more: "If `kubectl get` shows the Machine, the controller cannot decode it. Then correct the field that an event on it names, and delete nothing. On a host: the Metal3Machine that it names was deleted without cleanup, and the controller does not know whether the contents of the host are still used.",
-            see: "runbooks/FerriteCapm3ReuseMachinesWait.md#hosts-whose-consumer-is-gone";
+            more: "If `kubectl get` shows the Machine, the controller cannot decode it. Then correct the field that an event on it names, and delete nothing. On a host: the Metal3Machine that it names was deleted without cleanup, and the controller does not know whether the contents of the host are still used. The runbook of FerriteCapm3ReuseMachinesWait says how to free it.";
         MachineDeleting: Kind::Waits,
             "The Machine is being deleted: it gets no host any more.",
             on: [ASSOCIATED, READY];
