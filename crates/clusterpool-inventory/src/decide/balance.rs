@@ -46,6 +46,9 @@ pub(super) fn balance(plan: &mut Plan<'_>) {
     for cluster in plan.excess_first(excess) {
         plan.delete(cluster, Reason::TooMany);
     }
+    for cluster in plan.stale_before_use() {
+        plan.remove(cluster, Reason::Stale);
+    }
     let busy = halves > 0
         || added > 0
         || !plan.going.is_empty()
@@ -153,9 +156,8 @@ impl<'a> Plan<'a> {
         all
     }
 
-    /// The stale cluster that goes next: another one can be made in its place, as far as is known, and no claim waits for it.
-    /// One that is stale is better than none.
-    fn next_stale(&self) -> Option<&'a Cluster> {
+    /// Stale clusters that may go, in their order: no claim waits for them. One that is stale is better than none.
+    fn stale(&self) -> Vec<&'a Cluster> {
         let (pool, there) = (&self.seen.pool, self.seen.clusters.len());
         let awaited = self.awaited();
         // One that has just been made is confirmed first: what else is under way for its lease would find another of its name.
@@ -164,17 +166,36 @@ impl<'a> Plan<'a> {
         let all = self.unclaimed().filter(may_go);
         let mut stale: Vec<(u8, &Cluster)> =
             all.filter_map(|it| Some((self.staleness(it)?, it))).collect();
-        if stale.is_empty() || !self.seen.missing.is_empty() {
-            return None;
+        let has_no_place = self.several_hang() && pool.max_size.is_some_and(|most| there >= most);
+        if !self.seen.missing.is_empty() || has_no_place {
+            return Vec::new();
         }
-        // One that cannot be taken down is its own trouble. Several are the cloud's: the next one would keep its place too.
-        let several = self.leaving(true).nth(1).is_some();
-        if several && pool.max_size.is_some_and(|most| there >= most) {
-            return None;
-        }
-        // What is not installed yet is of no use to anybody, and may never be: its entry may be what was corrected.
         stale.sort_by_key(|(kind, it)| (!it.is_installing(), *kind, it.created, it.name.as_str()));
-        let mut stale = stale.into_iter().map(|(_, it)| it);
+        stale.into_iter().map(|(_, it)| it).collect()
+    }
+
+    /// Whether Hive cannot take several down. One is its own trouble; several are the cloud's, and the next one would keep
+    /// its place too.
+    fn several_hang(&self) -> bool {
+        self.leaving(true).nth(1).is_some()
+    }
+
+    /// Those that are not installed and of which another can be made. They are of no use to anybody, and may never be: what
+    /// was corrected may be why. So they wait for no other cluster, which may never be installed or gone either. Those of
+    /// which nobody knows what they are made from may be current.
+    fn stale_before_use(&self) -> Vec<&'a Cluster> {
+        let is_free = !matches!(self.seen.pool.listed, Listed::Entries(_));
+        let several = self.several_hang();
+        let is_remade = |it| is_free || !several && self.can_return(it);
+        let mut stale = self.stale();
+        stale.retain(|it| it.is_installing() && self.staleness(it) > Some(0) && is_remade(*it));
+        stale
+    }
+
+    /// The stale cluster that goes next: another one can be made in its place, as far as is known.
+    fn next_stale(&self) -> Option<&'a Cluster> {
+        let several = self.several_hang();
+        let mut stale = self.stale().into_iter();
         if self.has_spare() {
             stale.next()
         } else {

@@ -442,6 +442,45 @@ fn a_stale_cluster_that_is_being_installed_is_replaced_first_and_holds_up_no_oth
     assert_eq!(deleted(&seen), ["ca"]);
 }
 
+/// What was corrected in one entry is not held up by what another one needs.
+#[test]
+fn stale_clusters_that_are_not_installed_go_at_once_whatever_else_is_under_way() {
+    let mut seen = full(4, &["a", "b", "c", "d"]);
+    for (place, name) in [(0, "a"), (1, "b"), (2, "c")] {
+        seen.clusters[place] = installing(&format!("c{name}"), Some(name), 1);
+        seen.customizations[place].version = "2-u".to_owned();
+    }
+    seen.customizations[2].version = "1-u".to_owned();
+    // Also where that leaves no place for another one until they are gone.
+    seen.pool.max_concurrent = Some(1);
+    let beside: [fn(&mut Cluster); 3] =
+        [|_| {}, |it| it.deleting = true, |it| (it.deleting, it.hangs) = (true, true)];
+    for beside in beside {
+        let mut seen = seen.clone();
+        beside(&mut seen.clusters[2]);
+        assert_eq!(deleted(&stored(&seen)), ["ca", "cb"]);
+        // One that is installed waits.
+        seen.pool.version.own = "w".to_owned();
+        seen.clusters[2].pool_version = Some("w".to_owned());
+        assert_eq!(deleted(&stored(&seen)), ["ca", "cb"]);
+    }
+    // Nobody knows that these are stale.
+    seen.clusters[0].pool_version = None;
+    assert_eq!(deleted(&stored(&seen)), ["cb"]);
+    // No other one can be made in its place, or it would keep that as others do.
+    seen.customizations[1].refused = Some("no".to_owned());
+    assert_eq!(deleted(&stored(&seen)), [""; 0]);
+    seen.customizations[1].refused = None;
+    for place in [2, 3] {
+        (seen.clusters[place].deleting, seen.clusters[place].hangs) = (true, true);
+    }
+    assert_eq!(deleted(&stored(&seen)), [""; 0]);
+    // Without a list no entry is needed.
+    seen.pool.listed = Listed::Nothing;
+    seen.pool.version.own = "w".to_owned();
+    assert_eq!(deleted(&stored(&seen)), ["cb"]);
+}
+
 #[test]
 fn one_cluster_that_hive_cannot_take_down_stops_no_replacement_and_several_only_that_without_a_place()
  {
