@@ -45,11 +45,15 @@ async fn a_pool_whose_clusters_are_refused_says_so_and_makes_no_namespace_after_
     let labels = json!({ bench::hive::PLAYED_BY: scene.namespace, "wrong": "not a label!" });
     let name = format!("{}-pool", scene.namespace);
     scene.pool(&name, 1, &[], json!({ "labels": labels })).await;
-    scene
-        .wait("its status is there", |it| {
-            condition(it.pool(&name), "MissingDependencies").0 == "False"
-        })
-        .await;
+    let capacity = |it: &super::scene::View| {
+        let (status, reason, message) = condition(it.pool(&name), "CapacityAvailable");
+        (status.to_owned(), reason.to_owned(), message.to_owned())
+    };
+    let view =
+        scene.wait("it says so", |it| capacity(it).1 == "Refused" && capacity(it).0 == "False").await;
+    assert_eq!(condition(view.pool(&name), "MissingDependencies").0, "False");
+    let told = capacity(&view).2;
+    assert!(told.contains("The first one was: ") && told.contains("not a label!"), "{told}");
     let spaces: Api<Namespace> = Api::all(scene.client.clone());
     let selector = format!("hive.openshift.io/cluster-pool-name={name}");
     let of_pool = ListParams::default().labels(&selector);
@@ -58,7 +62,11 @@ async fn a_pool_whose_clusters_are_refused_says_so_and_makes_no_namespace_after_
     assert_eq!(spaces.list(&of_pool).await.unwrap().items.len(), 1);
     let labels = json!({ "labels": { "wrong": null } });
     scene.patch("ClusterPool", &name, json!({ "spec": labels })).await;
-    let view = scene.wait("it runs once it is corrected", |it| it.ready(&name) == 1).await;
+    let view = scene
+        .wait("it runs once it is corrected, and nothing is refused any more", |it| {
+            it.ready(&name) == 1 && capacity(it).0 == "True"
+        })
+        .await;
     let first = spaces.list(&of_pool).await.unwrap().items;
     assert_eq!(super::scene::name(&view.clusters[0]), first[0].name_any());
 }
