@@ -42,13 +42,14 @@ enum Fact {
     Contested,
     Oldest,
     Short,
+    Unfit,
     /// Clusters, by kind.
     Kinds,
 }
 
 /// Our gauges: what each tells, its name after the prefix, its help and its labels. Without the label `pool` one is a sum over
 /// all pools.
-const GAUGES: [(Fact, &str, &str, &[&str]); 8] = [
+const GAUGES: [(Fact, &str, &str, &[&str]); 9] = [
     (Fact::Entries, "entries", "Entries of all pools by their status", &["status"]),
     (Fact::Clusters, "clusters", "Clusters of all pools by state", &["state"]),
     (Fact::Waiting, "claims_waiting", "Claims without a cluster", &[]),
@@ -69,6 +70,12 @@ const GAUGES: [(Fact, &str, &str, &[&str]); 8] = [
         Fact::Short,
         "pool_lacking",
         "Clusters that a pool lacks of its size and does not get by itself",
+        &["namespace", "pool"],
+    ),
+    (
+        Fact::Unfit,
+        "pool_entries_unfit",
+        "Entries of a pool that are in use and could not be used again as they are",
         &["namespace", "pool"],
     ),
     (
@@ -256,6 +263,7 @@ impl Metrics {
         }
         counts.add(Fact::Lacking, "", usize::from(!seen.missing.is_empty()));
         counts.add(Fact::Short, "", short(seen));
+        counts.add(Fact::Unfit, "", unfit(seen));
         counts.add(Fact::Contested, "", usize::from(seen.pool.rival.is_some()));
         self.pools.with(|pools| drop(pools.insert(key.clone(), counts)));
     }
@@ -358,6 +366,16 @@ fn short(seen: &Observed) -> usize {
     seen.pool.size.saturating_sub(of_use.count() + installing.count())
 }
 
+/// Listed entries whose patches cannot be applied and whose status does not say so, since they are in use.
+fn unfit(seen: &Observed) -> usize {
+    let (listed, entries) = (seen.pool.listed.names(), &seen.pool.status.inventory);
+    let is_told = |name: &String| {
+        entries.get(name).is_some_and(|it| it.status == EntryStatus::BrokenByConfiguration)
+    };
+    let refused = seen.customizations.iter().filter(|it| it.refused.is_some());
+    refused.filter(|it| listed.contains(&it.name) && !is_told(&it.name)).count()
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -366,6 +384,7 @@ mod tests {
 
     use super::*;
     use crate::index::key_in;
+    use crate::seen::{Customization, Entry, Listed};
 
     /// Values by namespace and pool.
     fn of_pools(registry: &Registry, end: &str) -> Vec<(String, f64)> {
@@ -408,6 +427,39 @@ mod tests {
         assert_eq!(lacking(&stuck), ("ns/pool".to_owned(), 4.0));
         stuck.pool.deleting = true;
         assert_eq!(lacking(&stuck), ("ns/pool".to_owned(), 0.0));
+    }
+
+    /// After a take-over each may be one, and the pool has none left once its claims have ended.
+    #[test]
+    fn entries_in_use_that_could_not_be_used_again_are_counted_for_each_pool() {
+        let registry = Registry::new();
+        let metrics = Metrics::new(&registry).unwrap();
+        let key = key_in("ns", "pool");
+        let mut seen = Observed::default();
+        let names = ["used", "updated", "broken", "fit"].map(str::to_owned);
+        seen.pool.listed = Listed::Entries(names.to_vec());
+        let customization = |name: &str| Customization {
+            name: name.to_owned(),
+            refused: (name != "fit").then(|| "no".to_owned()),
+            ..Customization::default()
+        };
+        seen.customizations = names.iter().map(|it| customization(it)).collect();
+        // It is not listed, so that nothing more is made from it.
+        seen.customizations.push(customization("left"));
+        for (name, status) in [
+            ("used", EntryStatus::Reserved),
+            ("updated", EntryStatus::ToBeUpdated),
+            ("broken", EntryStatus::BrokenByConfiguration),
+            ("fit", EntryStatus::Reserved),
+        ] {
+            let entry = Entry { status, ..Entry::default() };
+            seen.pool.status.inventory.insert(name.to_owned(), entry);
+        }
+        metrics.seen(&key, &seen);
+        let unfit = || of_pools(&registry, "_pool_entries_unfit");
+        assert_eq!(unfit()[1..], [("ns/pool".to_owned(), 2.0)]);
+        metrics.gone(&key);
+        assert_eq!(unfit(), [("/".to_owned(), 0.0)]);
     }
 
     /// Hive's dashboards go on with the same meaning; a pool that is gone keeps no series.

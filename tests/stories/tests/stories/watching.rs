@@ -14,7 +14,7 @@ const CONTROLLERS: [&str; 5] =
     ["bmo-reboot", "capm3-reuse", "clusterpool-inventory", "host-discovery", "remediation"];
 
 /// An alert, a series, how it runs minute by minute in trouble, and how where all is well.
-const TROUBLE: [(&str, &str, &str, &str); 24] = [
+const TROUBLE: [(&str, &str, &str, &str); 25] = [
     (
         "FerriteBmoRebootIronicUnreachable",
         "ferrite_bmo_reboot_ironic_reachable{}",
@@ -46,6 +46,12 @@ const TROUBLE: [(&str, &str, &str, &str); 24] = [
     (
         "FerriteClusterpoolInventoryEntriesBroken",
         "ferrite_clusterpool_inventory_entries{status=\"Broken by cloud\"}",
+        "1x200",
+        "0x200",
+    ),
+    (
+        "FerriteClusterpoolInventoryEntriesBroken",
+        "ferrite_clusterpool_inventory_pool_entries_unfit{exported_namespace=\"team\",pool=\"pool\"}",
         "1x200",
         "0x200",
     ),
@@ -155,27 +161,25 @@ fn each_alert_fires_for_its_trouble_and_is_silent_without_it() {
             |pod: &str, values: &str| series("leader_election_master_status{}", pod, values);
         let mut tests = Vec::new();
         for line in own.lines().filter_map(|it| it.strip_prefix("- alert: ")) {
-            let (alert, bad, trouble, well) = TROUBLE
-                .iter()
-                .find(|(alert, ..)| *alert == line)
-                .unwrap_or_else(|| panic!("{line} has no trouble here that must set it off"));
-            left.remove(alert);
-            for (values, count) in [(trouble, 1), (well, 0)] {
-                // A standby to which nothing happens hides no trouble of the pod that leads.
-                let all = [
-                    leads("a", "1x200"),
-                    leads("b", "0x200"),
-                    series(bad, "a", values),
-                    series(bad, "b", well),
-                ];
-                tests.push(json!({
-                    "interval": "1m",
-                    "input_series": all,
-                    "promql_expr_test": [fires(alert, count)],
-                }));
+            assert!(left.remove(line), "{line} has no trouble here that must set it off");
+            for (alert, bad, trouble, well) in TROUBLE.iter().filter(|it| it.0 == line) {
+                for (values, count) in [(trouble, 1), (well, 0)] {
+                    // A standby to which nothing happens hides no trouble of the pod that leads.
+                    let all = [
+                        leads("a", "1x200"),
+                        leads("b", "0x200"),
+                        series(bad, "a", values),
+                        series(bad, "b", well),
+                    ];
+                    tests.push(json!({
+                        "interval": "1m",
+                        "input_series": all,
+                        "promql_expr_test": [fires(alert, count)],
+                    }));
+                }
             }
-            let runbook = bench::checkout().join(format!("docs/runbooks/{alert}.md"));
-            assert!(runbook.exists(), "{alert} has no runbook");
+            let runbook = bench::checkout().join(format!("docs/runbooks/{line}.md"));
+            assert!(runbook.exists(), "{line} has no runbook");
         }
         let suite = json!({
             "rule_files": ["rules.json"], "evaluation_interval": "1m", "tests": tests,
