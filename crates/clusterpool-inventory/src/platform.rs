@@ -102,7 +102,8 @@ impl<'a> Platform<'a> {
     }
 
     /// The workers of a cluster as a machine pool describes them, where one is made on this platform. What the install
-    /// config says of them counts; sizes are those that an installer would choose.
+    /// config says of them counts; sizes are those that an installer would choose, on vSphere
+    /// Hive's.
     pub fn workers(&self, cluster: &str, config: &Value) -> Option<Value> {
         let said = config.pointer(&format!("/compute/0/platform/{}", self.name));
         let said = |field: &str| said.and_then(|it| it.get(field)).filter(|it| says(it));
@@ -127,9 +128,9 @@ impl<'a> Platform<'a> {
             "gcp" => json!({ "type": or("type", json!("n1-standard-4")) }),
             "openstack" => json!({ "flavor": or("type", json!("m1.xlarge")) }),
             "vsphere" => json!({
-                "cpus": or("cpus", json!(4)),
-                "coresPerSocket": or("coresPerSocket", json!(2)),
-                "memoryMB": or("memoryMB", json!(16384)),
+                "cpus": or("cpus", json!(2)),
+                "coresPerSocket": or("coresPerSocket", json!(1)),
+                "memoryMB": or("memoryMB", json!(8192)),
                 "osDisk": with("osDisk", json!({ "diskSizeGB": 120 })),
             }),
             _ => return None,
@@ -339,8 +340,14 @@ mod tests {
         let disk = of("azure", json!({ "osDisk": { "diskType": "Premium_LRS" }, "type": null }));
         let whole = json!({ "diskSizeGB": 128, "diskType": "Premium_LRS" });
         assert_eq!(disk, json!({ "osDisk": whole, "type": "Standard_D4s_v3" }));
+        // As Hive's own controller has them: a pool that is taken over costs no more than before.
         let vsphere = of("vsphere", json!({ "cpus": null, "osDisk": { "diskSizeGB": 60 } }));
-        assert_eq!((&vsphere["cpus"], &vsphere["osDisk"]["diskSizeGB"]), (&json!(4), &json!(60)));
+        let size = json!({ "cpus": 2, "coresPerSocket": 1, "memoryMB": 8192 });
+        assert_eq!(vsphere, {
+            let mut whole = size;
+            whole["osDisk"] = json!({ "diskSizeGB": 60 });
+            whole
+        });
     }
 
     #[test]
