@@ -49,8 +49,9 @@ async fn a_pool_whose_clusters_are_refused_says_so_and_makes_no_namespace_after_
         let (status, reason, message) = condition(it.pool(&name), "CapacityAvailable");
         (status.to_owned(), reason.to_owned(), message.to_owned())
     };
-    let view =
-        scene.wait("it says so", |it| capacity(it).1 == "Refused" && capacity(it).0 == "False").await;
+    let view = scene
+        .wait("it says so", |it| capacity(it).1 == "Refused" && capacity(it).0 == "False")
+        .await;
     assert_eq!(condition(view.pool(&name), "MissingDependencies").0, "False");
     let told = capacity(&view).2;
     assert!(told.contains("The first one was: ") && told.contains("not a label!"), "{told}");
