@@ -110,7 +110,7 @@ reasons! {
             on: [EVENT], see: "runbooks/FerriteClusterpoolInventoryEntriesBroken.md";
         BrokenByCloud: Kind::Waits,
             "The clusters of an entry failed too often.",
-            "Repair what the entry stands for, then edit the customization.",
+            "Repair what the entry stands for, then set the annotation `ferrite.metal3.io/retry` of the customization to the time, or edit it.",
             on: [EVENT], see: "runbooks/FerriteClusterpoolInventoryEntriesBroken.md";
         EntryMissing: Kind::Waits,
             "The customization of an entry does not exist.",

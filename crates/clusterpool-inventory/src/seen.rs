@@ -309,6 +309,8 @@ pub struct Customization {
     pub at: String,
     /// Generation and uid: what patches are in it.
     pub version: String,
+    /// Since when a person wants its failures to be forgotten, if one does.
+    pub retry: Option<Timestamp>,
     /// Whether its deletion was asked for.
     pub deleting: bool,
     /// Whether it has our finalizer.

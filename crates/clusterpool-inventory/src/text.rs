@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use api_types::hive::{ClusterPoolSpec, EntryStatus, Inventory};
-use api_types::names::ferrite::PROVISION_ATTEMPTS;
+use api_types::names::ferrite::{PROVISION_ATTEMPTS, RETRY};
 use api_types::names::hive as names;
 use controller_kit::engine::{Error, Event, Reason as _};
 use controller_kit::events::shorten;
@@ -531,7 +531,9 @@ pub(crate) fn unusable_patches(entry: &str, why: &str) -> String {
 
 /// An entry's clusters failed too often.
 pub(crate) fn broken_by_cloud(entry: &str, why: &str) -> String {
-    format!("Entry {entry} is not used again before it is edited: {why}")
+    format!(
+        "Entry {entry} is not used again before it is edited, or annotated with {RETRY} and a later time: {why}"
+    )
 }
 
 /// There is no such customization.

@@ -239,7 +239,8 @@ impl<'a> Use<'a> {
             EntryStatus::ToBeUpdated
         };
         let renewed = version.is_some() && known.is_some() && known != version;
-        let before = before.filter(|_| !renewed);
+        // A cluster may be made before it is stored that the entry has attempts again.
+        let before = before.filter(|_| !renewed && !self.forgets(Some(user), terms.now));
         let mut attempts = before.and_then(|it| it.attempts).unwrap_or(terms.attempts);
         let mut failure = before.and_then(|it| it.failure.clone());
         if cluster.is_some() {
@@ -281,7 +282,7 @@ impl<'a> Use<'a> {
             return Entry { status, cluster: None, ..before };
         };
         let version = Some(customization.version.clone());
-        let is_new = before.version != version;
+        let is_new = before.version != version || self.forgets(None, terms.now);
         let attempts = before.attempts.filter(|_| !is_new).unwrap_or(terms.attempts);
         let failed = before.failure.filter(|it| !is_new && it.cluster.is_some());
         let (status, failure) = if taken {
@@ -296,6 +297,17 @@ impl<'a> Use<'a> {
             (EntryStatus::Available, refused.or(failed))
         };
         Entry { version, status, attempts: Some(attempts), cluster: None, failure }
+    }
+
+    /// Whether a person wants what failed to be forgotten: neither what failed since, nor what is still there.
+    fn forgets(&self, user: Option<&str>, now: Timestamp) -> bool {
+        let retry = self.customization.and_then(|it| it.retry);
+        let (Some(since), Some(before)) = (retry, self.before) else { return false };
+        let failed = before.failure.as_ref().and_then(|it| it.time);
+        // Each failure until a time that is still to come would be forgotten.
+        since <= now
+            && failed.is_none_or(|it| it < since)
+            && !user.is_some_and(|it| before.counts(it))
     }
 
     /// A failure that costs no attempt, with the time at which it was reported first.

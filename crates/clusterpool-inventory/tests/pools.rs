@@ -85,13 +85,20 @@ fn customization() -> impl Strategy<Value = Customization> {
             }),
     );
     let others = prop::collection::vec(name("o"), 0..2);
-    let version = prop::sample::select(vec!["1", "2"]);
+    let version = (prop::sample::select(vec!["1", "2"]), prop::option::of(moment()));
     (name("e"), version, lease, others, any::<[bool; 5]>()).prop_map(
-        |(name, version, lease, others, [deleting, kept, by_hive, listed_elsewhere, refused])| {
+        |(
+            name,
+            (version, retry),
+            lease,
+            others,
+            [deleting, kept, by_hive, listed_elsewhere, refused],
+        )| {
             Customization {
                 at: format!("at-{name}"),
                 name,
                 version: version.to_owned(),
+                retry,
                 deleting,
                 kept,
                 kept_by_hive: by_hive,
@@ -287,7 +294,7 @@ proptest! {
                     prop_assert!(seen.pool.listed.names().contains(entry) && it.refused.is_none());
                     let before = seen.pool.status.inventory.get(entry);
                     let same = before.filter(|old| old.version.as_ref() == Some(&it.version));
-                    prop_assert!(same.and_then(|old| old.attempts) != Some(0));
+                    prop_assert!(it.retry.is_some() || same.and_then(|old| old.attempts) != Some(0));
                     prop_assert!(!seen.pool.deleting && seen.missing.is_empty());
                 }
             }
@@ -359,8 +366,8 @@ proptest! {
         }
     }
 
-    /// Attempts fall by one for a cluster that failed and was not counted, and rise on a new version
-    /// or a success.
+    /// Attempts fall by one for a cluster that failed and was not counted, and rise on a new version,
+    /// a success or a person's wish.
     #[test]
     fn attempts_change_for_a_reason(seen in observed()) {
         let Some(status) = decided(&seen).status else { return Ok(()) };
@@ -374,7 +381,8 @@ proptest! {
                 let counted = before.failure.as_ref().and_then(|it| it.cluster.clone());
                 prop_assert!(has + 1 == had && counted != after.cluster || holder.is_some_and(|it| it.installed));
             } else if has > had {
-                let renewed = before.version != after.version;
+                let mut retried = seen.customizations.iter().filter(|it| it.retry.is_some());
+                let renewed = before.version != after.version || retried.any(|it| it.name == *name);
                 prop_assert!(renewed || holder.is_some_and(|it| it.installed));
             }
         }

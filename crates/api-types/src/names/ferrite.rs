@@ -48,6 +48,10 @@ pub const OUT_OF_SERVICE_BY: &str = "ferrite.metal3.io/out-of-service-by";
 /// read by `clusterpool-inventory`.
 pub const PROVISION_ATTEMPTS: &str = "ferrite.metal3.io/provision-attempts";
 
+/// Annotation on a `ClusterDeploymentCustomization`: a time, whose earlier failures count no longer. Set by administrators,
+/// read by `clusterpool-inventory`.
+pub const RETRY: &str = "ferrite.metal3.io/retry";
+
 /// Annotation on a `ClusterPool` that Hive's own controller had before: the version of its spec when it was taken over, and
 /// Hive's version of the same. Written once and read by `clusterpool-inventory`.
 pub const ADOPTED_VERSION: &str = "ferrite.metal3.io/adopted-version";

@@ -3,7 +3,7 @@
 use crate::decision::Step;
 use crate::plan::Plan;
 use crate::reason::Reason;
-use crate::seen::{Cluster, Customization};
+use crate::seen::{Cluster, Customization, Entry};
 use crate::text;
 use crate::usage::{Held, Use};
 
@@ -160,10 +160,11 @@ impl<'a> Plan<'a> {
     fn is_once_more(&self, cluster: &'a Cluster) -> bool {
         let Some(entry) = self.uses.by(cluster) else { return false };
         let same = entry.before.filter(|it| it.version == cluster.entry_version);
+        let has_none = |it: Option<&Entry>| it.and_then(|it| it.attempts) == Some(0);
         cluster.unverified
             && cluster.is_installing()
             && !cluster.protected
-            && (same.and_then(|it| it.attempts) == Some(0) || entry.is_counted(&cluster.name))
+            && (has_none(same) && has_none(entry.now.as_ref()) || entry.is_counted(&cluster.name))
     }
 
     /// Clusters of an entry that somebody else holds. A claimed one is its user's and stays.

@@ -3,6 +3,8 @@
 use api_types::condition;
 use api_types::hive::ClusterDeploymentCustomization;
 use api_types::names;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
 
 use crate::index::leasing_pool;
 use crate::seen::Lease;
@@ -21,6 +23,11 @@ pub fn version(it: &ClusterDeploymentCustomization) -> String {
     format!("{generation}-{}", it.metadata.uid.as_deref().unwrap_or_default())
 }
 
+/// Since when a person wants its failures to be forgotten. What is no time is no wish.
+pub(super) fn retry(it: &ClusterDeploymentCustomization) -> Option<Timestamp> {
+    it.annotations().get(names::ferrite::RETRY)?.parse().ok()
+}
+
 /// Whether somebody said that he is about to release it.
 pub fn is_releasing(it: &ClusterDeploymentCustomization) -> bool {
     it.status
@@ -34,6 +41,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn another_try_is_wanted_since_the_time_that_the_annotation_says() {
+        let of = |value: Option<&str>| {
+            let annotations = json!({ "ferrite.metal3.io/retry": value });
+            let metadata = json!({ "name": "a", "annotations": value.map(|_| annotations) });
+            let it = json!({ "metadata": metadata, "spec": {} });
+            retry(&serde_json::from_value(it).unwrap()).map(Timestamp::as_second)
+        };
+        // As `date -u +%FT%TZ` and `date -Is` write it.
+        assert_eq!(of(Some("1970-01-01T00:01:00Z")), Some(60));
+        assert_eq!(of(Some("1970-01-01T01:01:00+01:00")), Some(60));
+        assert_eq!((of(Some("now")), of(Some("")), of(None)), (None, None, None));
+    }
 
     #[test]
     fn a_lease_is_whole_where_it_says_in_use_and_names_its_pool() {

@@ -9,7 +9,7 @@ use api_types::time::until;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
-use super::entries::{lease, version};
+use super::entries::{lease, retry, version};
 use super::unread::{broken_clusters, strangers, unread};
 use super::views::{claim, cluster, created, hives_words, resume_timeout, view};
 use crate::context::Caches;
@@ -186,6 +186,7 @@ fn broken_customizations(about: &About<'_>, clusters: &[Cluster]) -> Vec<Customi
         all.push(Customization {
             at: broken.object.resource_version.unwrap_or_default(),
             version: version.or(broken.object.uid).unwrap_or_default(),
+            retry: None,
             deleting: false,
             kept: true,
             // Who has it cannot be read. It is not used, and not taken away either.
@@ -265,6 +266,7 @@ impl About<'_> {
         Customization {
             at: it.resource_version().unwrap_or_default(),
             version: version(it),
+            retry: retry(it),
             deleting: it.metadata.deletion_timestamp.is_some(),
             kept: has_finalizer(it, names::hive::LEASE_FINALIZER),
             kept_by_hive: hives_finalizer(&self.known.key.name)

@@ -8,8 +8,8 @@ use clusterpool_inventory::text::remarks;
 use serde_json::{Value, json};
 
 use crate::world::{
-    claim, cluster, customization, decided, deleted, entry, failed, full, installing, lease,
-    leased, reasons, status_of, stored,
+    at, claim, cluster, customization, decided, deleted, entry, failed, full, installing, lease,
+    leased, now, reasons, status_of, stored,
 };
 
 #[test]
@@ -75,6 +75,48 @@ fn the_last_failure_breaks_the_entry_until_it_is_edited() {
     assert_eq!(status_of(&seen, "a"), "Available");
     assert_eq!(entry(&seen, "a").attempts, Some(1));
     assert_eq!(entry(&seen, "a").failure, None);
+}
+
+/// Somebody repaired what the entry stands for, and has nothing to edit.
+#[test]
+fn a_person_may_ask_for_another_try_of_an_entry_without_an_edit() {
+    let mut seen = full(1, &["a"]);
+    seen.pool.attempts = Some(1);
+    seen.clusters[0] = failed("ca", Some("a"));
+    let (mut seen, now) = (stored(&seen), now().as_second());
+    let known = seen.pool.status.inventory.get_mut("a").unwrap();
+    known.failure.as_mut().unwrap().time = Some(at(now - 10));
+    seen.customizations[0].retry = Some(at(now - 9));
+    assert_eq!(entry(&seen, "a").attempts, Some(0), "what failed is still there");
+    assert_eq!(deleted(&seen), ["ca"]);
+    seen.clusters.clear();
+    seen.customizations[0].lease = None;
+    for (retry, status) in [
+        (None, "Broken by cloud"),
+        (Some(now - 11), "Broken by cloud"),
+        // Each failure until then would be forgotten.
+        (Some(now + 1), "Broken by cloud"),
+        (Some(now - 9), "Available"),
+    ] {
+        seen.customizations[0].retry = retry.map(at);
+        assert_eq!(status_of(&seen, "a"), status, "{retry:?}");
+    }
+    assert_eq!((entry(&seen, "a").attempts, entry(&seen, "a").failure), (Some(1), None));
+    assert_eq!(leased(&seen), ["a"]);
+    // Its next cluster may be there before that is stored, and is as current as it would be without.
+    seen.customizations[0].lease = lease("ca2");
+    for unverified in [true, false] {
+        seen.clusters = vec![Cluster { unverified, ..installing("ca2", Some("a"), 1) }];
+        assert_eq!(deleted(&seen), [""; 0]);
+        let told = entry(&seen, "a");
+        assert_eq!(
+            (told.status.as_str(), told.attempts, told.failure),
+            ("Reserved", Some(1), None)
+        );
+    }
+    // It fails once more, which counts.
+    seen.clusters = vec![failed("ca2", Some("a"))];
+    assert_eq!(entry(&seen, "a").attempts, Some(0));
 }
 
 #[test]
@@ -182,6 +224,49 @@ fn an_entry_that_is_listed_and_not_there_is_missing_also_while_a_cluster_uses_it
     assert_eq!(deleted(&seen), [""; 0]);
     seen.pool.listed = Listed::Entries(vec!["b".to_owned()]);
     assert_eq!(status_of(&seen, "a"), "To Be Deleted");
+}
+
+/// As the controller's page shows them.
+#[test]
+fn one_pool_may_have_entries_of_all_eight_statuses() {
+    let all = ["free", "used", "lent", "edited", "unlisted", "wrong", "failing", "absent"];
+    let mut seen = full(8, &all);
+    seen.pool.attempts = Some(1);
+    seen.clusters[6] = failed("cfailing", Some("failing"));
+    let mut seen = stored(&seen);
+    seen.customizations.retain(|it| it.name != "absent");
+    seen.clusters.retain(|it| ["cused", "cedited", "cunlisted"].contains(&it.name.as_str()));
+    for cluster in &mut seen.clusters {
+        cluster.claim = Some("theirs".to_owned());
+    }
+    for entry in &mut seen.customizations {
+        match entry.name.as_str() {
+            "lent" => entry.lease.as_mut().unwrap().pool = Some("other".to_owned()),
+            "edited" => entry.version = "2-u".to_owned(),
+            "wrong" => entry.refused = Some(r#"operation 0 (replace "/proxy"): there is nothing at this path; use op add for a new key"#.to_owned()),
+            _ => {}
+        }
+        if ["free", "wrong", "failing"].contains(&entry.name.as_str()) {
+            entry.lease = None;
+        }
+    }
+    seen.pool.listed = Listed::Entries(
+        all.iter().filter(|it| **it != "unlisted").map(|it| (*it).to_owned()).collect(),
+    );
+    let told = all.map(|it| status_of(&seen, it));
+    assert_eq!(
+        told,
+        [
+            "Available",
+            "Reserved",
+            "Unavailable",
+            "To Be Updated",
+            "To Be Deleted",
+            "Broken by configuration",
+            "Broken by cloud",
+            "Missing",
+        ]
+    );
 }
 
 #[test]

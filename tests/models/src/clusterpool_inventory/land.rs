@@ -262,6 +262,7 @@ impl Land {
                     name: entry_name(number),
                     at: text(entry.released),
                     version: version(number, entry.edited),
+                    retry: None,
                     deleting: false,
                     kept: entry.kept,
                     kept_by_hive: false,

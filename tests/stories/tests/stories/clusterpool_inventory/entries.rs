@@ -2,6 +2,7 @@
 
 use clusterpool_inventory::settings::Policy;
 use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -171,6 +172,43 @@ async fn an_entry_whose_clusters_fail_as_often_as_allowed_is_broken_by_cloud_unt
     assert_eq!(view.pool("pool")["status"]["inventory"]["bad"]["attempts"], 2);
     scene.patch("ClusterPool", "pool", json!({ "spec": { "size": 2 } })).await;
     scene.wait("it is used again", |it| it.ready("pool") == 2).await;
+}
+
+#[tokio::test]
+async fn a_person_gives_an_entry_another_try_by_an_annotation() {
+    let (scene, hive) = Scene::new("retry").await;
+    hive.fail("bad");
+    let _running = start(plane().await, &[&scene.namespace], Policy::default()).await;
+    scene.entries(&["bad"]).await;
+    scene.pool("pool", 1, &["bad"], json!({})).await;
+    let annotations = json!({ "ferrite.metal3.io/provision-attempts": "1" });
+    scene.patch("ClusterPool", "pool", json!({ "metadata": { "annotations": annotations } })).await;
+    scene
+        .wait("the entry is broken", |it| {
+            it.word("pool", "bad") == "Broken by cloud" && it.clusters.is_empty()
+        })
+        .await;
+    hive.go_on("bad").await.unwrap();
+    let retry = || {
+        let now = Timestamp::now().to_string();
+        json!({ "metadata": { "annotations": { "ferrite.metal3.io/retry": now } } })
+    };
+    scene.patch("ClusterDeploymentCustomization", "bad", retry()).await;
+    let view = scene.wait("it is used again", |it| it.ready("pool") == 1).await;
+    let uid = view.clusters[0]["metadata"]["uid"].clone();
+    let state = &view.pool("pool")["status"]["inventory"]["bad"];
+    assert_eq!((&state["attempts"], &state["lastFailure"]), (&json!(1), &Value::Null));
+    // Its cluster is as current as before.
+    scene.patch("ClusterDeploymentCustomization", "bad", retry()).await;
+    scene.claim("mine", "pool").await;
+    scene
+        .wait("a claim gets the same cluster", |it| {
+            let mut all = it.clusters.iter();
+            all.any(|it| {
+                it["spec"]["clusterPoolRef"]["claimName"] == "mine" && it["metadata"]["uid"] == uid
+            })
+        })
+        .await;
 }
 
 #[tokio::test]
