@@ -130,11 +130,14 @@ impl fmt::Display for Report {
             self.missed,
             self.time.as_secs_f64()
         )?;
-        let Some(first) = self.findings.first() else {
+        // A broken rule says more than a goal that was missed, which may be for want of time alone.
+        let broken = |it: &Finding| matches!(it.problem, Problem::Violation(_));
+        let told = self.findings.iter().position(broken).unwrap_or(0);
+        let Some(first) = self.findings.get(told) else {
             return writeln!(out, "nothing broken");
         };
         writeln!(out, "{} points went wrong", self.findings.len())?;
-        for finding in self.findings.iter().skip(1) {
+        for (_, finding) in self.findings.iter().enumerate().filter(|(at, _)| *at != told) {
             writeln!(out, "also:   {}", finding.point)?;
         }
         writeln!(out, "point:  {}", first.point)?;
