@@ -5,12 +5,15 @@
 pub mod gitops;
 pub mod keep;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
-use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, watch_object};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 
@@ -78,30 +81,35 @@ pub enum Found {
 }
 
 /// Where a field belongs in a CRD.
-struct Place {
-    /// Index and name of the version.
-    index: usize,
-    version: &'static str,
-    /// JSON pointer to the schema of the object that holds it.
-    parent: String,
+struct Place<'a> {
+    field: &'a Field,
+    /// Holds if the version stands where it stood.
+    version: Value,
+    /// JSON pointer to the fields of the object that holds it.
+    fields: String,
+    /// The schema of that object.
+    parent: &'a Value,
 }
 
-impl Place {
-    fn version_name(&self) -> String {
-        format!("/spec/versions/{}/name", self.index)
+impl Place<'_> {
+    /// JSON pointer to the field.
+    fn path(&self) -> String {
+        format!("{}/{}", self.fields, escape(self.field.property))
     }
 
-    fn properties(&self) -> String {
-        format!("{}/properties", self.parent)
-    }
-
-    fn of(&self, field: &Field) -> String {
-        format!("{}/properties/{}", self.parent, escape(field.property))
+    /// Makes the field, whether or not it is there.
+    fn addition(&self) -> Value {
+        let Field { property, schema, .. } = self.field;
+        if self.parent["properties"].is_object() {
+            json!({ "op": "add", "path": self.path(), "value": schema })
+        } else {
+            json!({ "op": "add", "path": self.fields, "value": { *property: schema } })
+        }
     }
 }
 
 /// Where the field belongs; `None` where nothing has to be there: no field is needed, or the CRD keeps unknown ones.
-fn place(crd: &Value, needed: &Needed) -> Result<Option<Place>, String> {
+fn place<'a>(crd: &'a Value, needed: &'a Needed) -> Result<Option<Place<'a>>, String> {
     let Some((index, version)) = served(crd, needed) else {
         let versions = needed.versions.join(" or ");
         return Err(format!("{} does not serve version {versions}", needed.crd));
@@ -109,29 +117,30 @@ fn place(crd: &Value, needed: &Needed) -> Result<Option<Place>, String> {
     let Some(field) = &needed.field else {
         return Ok(None);
     };
-    let mut parent = format!("/spec/versions/{index}/schema/openAPIV3Schema");
+    let mut path = format!("/spec/versions/{index}/schema/openAPIV3Schema");
+    let mut parent = crd.pointer(&path).unwrap_or(&Value::Null);
     for step in field.path {
         if *step == "[]" {
-            parent.push_str("/items");
+            path.push_str("/items");
         } else {
-            let _ = write!(parent, "/properties/{}", escape(step));
+            let _ = write!(path, "/properties/{}", escape(step));
         }
-        match crd.pointer(&parent) {
-            // Everything below is kept as it is.
-            Some(schema)
-                if schema["x-kubernetes-preserve-unknown-fields"] == true
-                    && schema["properties"].is_null() =>
-            {
-                return Ok(None);
-            }
-            Some(_) => {}
-            None => {
-                let path = field.path.join(".");
-                return Err(format!("{} version {version} has no field {path}", needed.crd));
-            }
+        parent = crd.pointer(&path).ok_or_else(|| {
+            let path = field.path.join(".");
+            format!("{} version {version} has no field {path}", needed.crd)
+        })?;
+        // Everything below is kept as it is.
+        if keeps_unknown(parent) && parent["properties"].is_null() {
+            return Ok(None);
         }
     }
-    Ok(Some(Place { index, version, parent }))
+    let name = format!("/spec/versions/{index}/name");
+    let version = json!({ "op": "test", "path": name, "value": version });
+    Ok(Some(Place { field, version, fields: path + "/properties", parent }))
+}
+
+fn keeps_unknown(schema: &Value) -> bool {
+    schema["x-kubernetes-preserve-unknown-fields"] == true
 }
 
 /// Looks for what is needed in a CRD. Pure: what [`extend`] does is decided here.
@@ -141,28 +150,15 @@ pub fn look(crd: &Value, needed: &Needed) -> Found {
         Ok(None) => return Found::Present,
         Err(why) => return Found::Impossible(why),
     };
-    let Some(field) = &needed.field else {
-        return Found::Present;
-    };
-    let parent = crd.pointer(&place.parent).unwrap_or(&Value::Null);
-    let target = place.of(field);
-    let version = json!({ "op": "test", "path": place.version_name(), "value": place.version });
-    match parent["properties"].get(field.property) {
-        Some(known) if field.fits(known) => Found::Present,
+    match place.parent["properties"].get(place.field.property) {
+        Some(known) if place.field.fits(known) => Found::Present,
         Some(known) => Found::Addable(vec![
-            version,
-            json!({ "op": "test", "path": target, "value": known }),
-            json!({ "op": "replace", "path": target, "value": field.schema }),
+            place.version.clone(),
+            json!({ "op": "test", "path": place.path(), "value": known }),
+            json!({ "op": "replace", "path": place.path(), "value": place.field.schema }),
         ]),
-        None if parent["x-kubernetes-preserve-unknown-fields"] == true => Found::Present,
-        None if parent["properties"].is_object() => Found::Addable(vec![
-            version,
-            json!({ "op": "add", "path": target, "value": field.schema }),
-        ]),
-        None => Found::Addable(vec![
-            version,
-            json!({ "op": "add", "path": place.properties(), "value": { field.property: field.schema } }),
-        ]),
+        None if keeps_unknown(place.parent) => Found::Present,
+        None => Found::Addable(vec![place.version.clone(), place.addition()]),
     }
 }
 
@@ -221,9 +217,9 @@ pub async fn check(
     controller: &str,
 ) -> Result<(Vec<String>, Vec<String>), kube::Error> {
     let (mut unmet, mut without) = (Vec::new(), Vec::new());
-    for name in names(needed) {
+    for (name, needed) in by_crd(needed) {
         let crd = api_error::unless_gone(api(client).get(name).await)?.map(|crd| crd.data);
-        for needed in needed.iter().filter(|needed| needed.crd == name) {
+        for needed in needed {
             unmet.extend(lacking(crd.as_ref(), needed, controller));
             without.extend(spared(crd.as_ref(), needed, controller));
         }
@@ -234,58 +230,39 @@ pub async fn check(
 /// Keeps one readiness condition per CRD true to what is installed, for as long as it is polled, which never ends.
 /// While one fails nothing acts.
 pub async fn keep_checking(kit: &Kit, needed: &[Needed]) -> std::convert::Infallible {
-    let watches = names(needed).into_iter().map(|name| {
-        let of_this: Vec<&Needed> = needed.iter().filter(|needed| needed.crd == name).collect();
-        watch_one(kit, name, of_this)
-    });
-    futures_util::future::join_all(watches).await;
+    let each =
+        by_crd(needed).into_iter().map(|(name, needed)| keep_checking_one(kit, name, needed));
+    futures_util::future::join_all(each).await;
     std::future::pending().await
 }
 
 /// Names the conditions of [`keep_checking`], so that they gate from the start.
 pub fn require(kit: &Kit, needed: &[Needed]) {
-    for name in names(needed) {
+    for name in by_crd(needed).into_keys() {
         kit.readiness.require(&condition(name), "not looked at yet");
     }
 }
 
-async fn watch_one(kit: &Kit, name: &str, needed: Vec<&Needed>) {
+async fn keep_checking_one(kit: &Kit, name: &str, needed: Vec<&Needed>) {
     let condition = condition(name);
-    let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-    let mut events = watcher(api(&kit.client), config).default_backoff().boxed();
-    let judge = |crd: Option<&Value>| {
-        let lacking: Vec<String> = needed
-            .iter()
-            .filter_map(|needed| lacking(crd, needed, kit.config.controller))
-            .collect();
+    let (mut looks, mut known) = (watch(&kit.client, name), false);
+    while let Some(look) = looks.next().await {
+        let lacking: Vec<String> = match look {
+            Ok(crd) => {
+                known = true;
+                let crd = crd.map(|crd| crd.data);
+                let lacking = |needed| lacking(crd.as_ref(), needed, kit.config.controller);
+                needed.iter().copied().filter_map(lacking).collect()
+            }
+            Err(_) if known => continue,
+            Err(error) => {
+                vec![format!("CRD {name} cannot be read: {}", api_error::explain_watch(&error))]
+            }
+        };
         if lacking.is_empty() {
             kit.readiness.ready(&condition);
         } else {
             kit.readiness.not_ready(&condition, &lacking.join("; "));
-        }
-    };
-    let mut known = false;
-    let mut listed = false;
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(watcher::Event::Init) => known = false,
-            Ok(watcher::Event::Apply(crd) | watcher::Event::InitApply(crd)) => {
-                known = true;
-                judge(Some(&crd.data));
-            }
-            Ok(watcher::Event::InitDone) => {
-                listed = true;
-                if !known {
-                    judge(None);
-                }
-            }
-            Ok(watcher::Event::Delete(_)) => judge(None),
-            Err(error) if !listed => {
-                let problem = api_error::explain_watch(&error);
-                kit.readiness
-                    .not_ready(&condition, &format!("CRD {name} cannot be read: {problem}"));
-            }
-            Err(_) => {}
         }
     }
 }
@@ -296,50 +273,44 @@ pub async fn extend(
     needed: &[Needed],
     dry_run: bool,
 ) -> Result<Vec<String>, String> {
-    let fields = || needed.iter().filter(|it| it.field.is_some());
     let mut done = Vec::new();
-    for name in names(fields()) {
-        let api = api(client);
-        let mut attempts = 0;
-        loop {
-            let crd = api
-                .get(name)
-                .await
-                .map_err(|error| format!("CRD {name}: {}", api_error::explain(&error)))?;
-            let of_this = fields().filter(|needed| needed.crd == name);
-            let (operations, lines) = additions(&crd.data, of_this)?;
-            if operations.is_empty() {
-                done.push(format!("CRD {name}: nothing to add"));
-                break;
-            }
-            if dry_run {
-                done.extend(lines);
-                break;
-            }
-            let mut patch = vec![json!({
-                "op": "test", "path": "/metadata/resourceVersion", "value": crd.resource_version(),
-            })];
-            patch.extend(operations);
-            let patch =
-                serde_json::from_value(Value::Array(patch)).map_err(|error| error.to_string())?;
-            let written: Result<DynamicObject, _> =
-                api.patch(name, &PatchParams::default(), &Patch::Json::<()>(patch)).await;
-            match written {
-                Ok(_) => {
-                    done.extend(lines);
-                    break;
-                }
-                // Somebody changed the CRD in between: decide again on what is there now.
-                Err(kube::Error::Api(status))
-                    if attempts < 5 && matches!(status.code, 409 | 422) =>
-                {
-                    attempts += 1;
-                }
-                Err(error) => return Err(format!("CRD {name}: {}", api_error::explain(&error))),
-            }
-        }
+    for (name, needed) in fields(needed) {
+        done.extend(extend_one(client, name, &needed, dry_run).await?);
     }
     Ok(done)
+}
+
+async fn extend_one(
+    client: &Client,
+    name: &str,
+    needed: &[&Needed],
+    dry_run: bool,
+) -> Result<Vec<String>, String> {
+    let mut attempts = 0;
+    loop {
+        let crd = read(client, name).await?;
+        let (operations, lines) = additions(&crd.data, needed.iter().copied())?;
+        if operations.is_empty() {
+            return Ok(vec![format!("CRD {name}: nothing to add")]);
+        }
+        if dry_run {
+            return Ok(lines);
+        }
+        let mut patch = vec![json!({
+            "op": "test", "path": "/metadata/resourceVersion", "value": crd.resource_version(),
+        })];
+        patch.extend(operations);
+        let patch = serde_json::from_value(Value::Array(patch)).map_err(|it| it.to_string())?;
+        let patch = Patch::Json::<()>(patch);
+        match api(client).patch(name, &PatchParams::default(), &patch).await {
+            Ok(_) => return Ok(lines),
+            // Somebody changed the CRD in between: decide again on what is there now.
+            Err(kube::Error::Api(status)) if attempts < 5 && matches!(status.code, 409 | 422) => {
+                attempts += 1;
+            }
+            Err(error) => return Err(format!("CRD {name}: {}", api_error::explain(&error))),
+        }
+    }
 }
 
 /// The operations that add what this CRD lacks, and the difference as text.
@@ -378,11 +349,33 @@ fn api(client: &Client) -> Api<DynamicObject> {
     Api::all_with(client.clone(), &ApiResource::from_gvk(&kind))
 }
 
-fn names<'a>(needed: impl IntoIterator<Item = &'a Needed>) -> Vec<&'static str> {
-    let mut names: Vec<&str> = needed.into_iter().map(|needed| needed.crd).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
+async fn read(client: &Client, name: &str) -> Result<DynamicObject, String> {
+    let read = api(client).get(name).await;
+    read.map_err(|error| format!("CRD {name}: {}", api_error::explain(&error)))
+}
+
+/// Gives the CRD whenever it appears or changes, and nothing when there is none.
+fn watch(
+    client: &Client,
+    name: &str,
+) -> BoxStream<'static, watcher::Result<Option<DynamicObject>>> {
+    watch_object(api(client), name).default_backoff().boxed()
+}
+
+/// What is needed of each CRD.
+fn by_crd<'a>(
+    needed: impl IntoIterator<Item = &'a Needed>,
+) -> BTreeMap<&'static str, Vec<&'a Needed>> {
+    let mut all: BTreeMap<&str, Vec<&Needed>> = BTreeMap::new();
+    for needed in needed {
+        all.entry(needed.crd).or_default().push(needed);
+    }
+    all
+}
+
+/// The same of what can be added.
+fn fields(needed: &[Needed]) -> BTreeMap<&'static str, Vec<&Needed>> {
+    by_crd(needed.iter().filter(|needed| needed.field.is_some()))
 }
 
 fn condition(name: &str) -> String {

@@ -3,25 +3,19 @@
 use std::fmt::Write as _;
 
 use kube::Client;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{Needed, api, names, place};
-use crate::api_error;
+use super::{Needed, fields, place, read};
 use crate::config::GitOps;
 
 /// What `tool` is to be told about the CRDs that are installed, as YAML.
 pub async fn print(client: &Client, needed: &[Needed], tool: GitOps) -> Result<String, String> {
-    let fields = || needed.iter().filter(|needed| needed.field.is_some());
     let mut text = String::from(match tool {
         GitOps::Kustomize => "patches:\n",
         GitOps::Argocd => "ignoreDifferences:\n",
     });
-    for name in names(fields()) {
-        let crd = api(client)
-            .get(name)
-            .await
-            .map_err(|error| format!("CRD {name}: {}", api_error::explain(&error)))?;
-        let operations = patch_of(&crd.data, fields().filter(|needed| needed.crd == name))?;
+    for (name, needed) in fields(needed) {
+        let operations = patch_of(&read(client, name).await?.data, needed.into_iter())?;
         match tool {
             GitOps::Kustomize => kustomize(&mut text, name, &operations),
             GitOps::Argocd => argocd(&mut text, name, &operations),
@@ -41,17 +35,11 @@ pub fn patch_of<'a>(
 ) -> Result<Vec<Value>, String> {
     let mut operations = Vec::new();
     for needed in needed {
-        let Some(field) = &needed.field else { continue };
         let Some(place) = place(crd, needed)? else { continue };
-        let version = json!({ "op": "test", "path": place.version_name(), "value": place.version });
-        if !operations.contains(&version) {
-            operations.push(version);
+        if !operations.contains(&place.version) {
+            operations.push(place.version.clone());
         }
-        operations.push(if crd.pointer(&place.properties()).is_some() {
-            json!({ "op": "add", "path": place.of(field), "value": field.schema })
-        } else {
-            json!({ "op": "add", "path": place.properties(), "value": { field.property: field.schema } })
-        });
+        operations.push(place.addition());
     }
     Ok(operations)
 }

@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use kube::Client;
-use kube::runtime::{WatchStreamExt as _, watcher};
 
-use super::{Needed, api, extend, names};
+use super::{Needed, extend_one, watch};
 use crate::api_error;
 
 /// Between two tries after a refusal.
@@ -18,28 +17,23 @@ const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// Adds what is missing whenever it is missing. Never ends.
 pub async fn fields(client: &Client, needed: &[Needed]) -> Infallible {
-    let fields = || needed.iter().filter(|needed| needed.field.is_some());
-    let each = names(fields()).into_iter().map(|name| {
-        let of_this = fields().filter(|needed| needed.crd == name).cloned().collect();
-        fields_of(client, name, of_this)
-    });
+    let each = super::fields(needed).into_iter();
+    let each = each.map(|(name, needed)| fields_of(client, name, needed));
     futures_util::future::join_all(each).await;
     std::future::pending().await
 }
 
-async fn fields_of(client: &Client, name: &str, needed: Vec<Needed>) {
-    let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-    let mut events = watcher(api(client), config).default_backoff().boxed();
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(watcher::Event::Apply(_) | watcher::Event::InitApply(_)) => {
-                while let Err(problem) = add(client, &needed).await {
+async fn fields_of(client: &Client, name: &str, needed: Vec<&Needed>) {
+    let mut looks = watch(client, name);
+    while let Some(look) = looks.next().await {
+        match look {
+            Ok(Some(_)) => {
+                while let Err(problem) = add(client, name, &needed).await {
                     eprintln!("{problem}");
                     tokio::time::sleep(RETRY_PAUSE).await;
                 }
             }
-            Ok(watcher::Event::Delete(_)) => eprintln!("CRD {name} was deleted"),
-            Ok(watcher::Event::Init | watcher::Event::InitDone) => {}
+            Ok(None) => eprintln!("CRD {name} is not installed"),
             Err(error) => {
                 eprintln!("CRD {name} cannot be read: {}", api_error::explain_watch(&error));
             }
@@ -48,8 +42,9 @@ async fn fields_of(client: &Client, name: &str, needed: Vec<Needed>) {
 }
 
 /// Says only what was added: the answer to its own write comes here, too.
-async fn add(client: &Client, needed: &[Needed]) -> Result<(), String> {
-    for line in extend(client, needed, false).await?.iter().filter(|it| it.starts_with('+')) {
+async fn add(client: &Client, name: &str, needed: &[&Needed]) -> Result<(), String> {
+    let lines = extend_one(client, name, needed, false).await?;
+    for line in lines.iter().filter(|line| line.starts_with('+')) {
         println!("{line}");
     }
     Ok(())
