@@ -23,7 +23,6 @@ pub mod queue;
 pub mod reasons;
 pub mod rules;
 mod run;
-pub mod shared;
 pub mod slots;
 mod waiting;
 
@@ -35,4 +34,5 @@ pub use queue::Class;
 pub use reasons::Reason;
 pub use rules::Rule;
 pub use run::{Controller, Lookout, register, run};
-pub use shared::Shared;
+
+pub use crate::shared::Shared;

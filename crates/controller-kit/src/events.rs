@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -21,6 +21,7 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use crate::api_error;
+use crate::shared::Shared;
 
 /// What the API server accepts as a note.
 const NOTE_BYTES: usize = 1024;
@@ -39,7 +40,7 @@ pub struct Events {
     client: Client,
     controller: Arc<str>,
     instance: Arc<str>,
-    said: Arc<Mutex<Said>>,
+    said: Arc<Shared<Said>>,
 }
 
 /// Events that were published lately, each by a number of what makes it one.
@@ -72,21 +73,12 @@ impl Events {
         Self { client, controller, instance: instance.into(), said: Arc::default() }
     }
 
-    fn said(&self) -> MutexGuard<'_, Said> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Something went as it should.
-    pub async fn normal(&self, object: &ObjectReference, reason: &str, action: &str, note: &str) {
-        self.tell(object, false, reason, action, note).await;
-    }
-
     /// Something a person should look at.
     pub async fn warning(&self, object: &ObjectReference, reason: &str, action: &str, note: &str) {
         self.tell(object, true, reason, action, note).await;
     }
 
-    /// Either of the two, as `warning` says.
+    /// The same, or that something went as it should.
     pub async fn tell(
         &self,
         object: &ObjectReference,
@@ -117,30 +109,25 @@ impl Events {
         let name = object.name.as_deref().unwrap_or(&self.controller);
         let (event, time, now) =
             (number(object, warning, (reason, action)), Timestamp::now(), Instant::now());
-        let repeated = self.said().repeats(event, now);
+        let repeated = self.said.lock().repeats(event, now);
         if let Some(one) = repeated {
             let series = json!({ "count": one.count, "lastObservedTime": MicroTime(time) });
             let patch = Patch::Merge(json!({ "series": series }));
             api.patch(&named(name, one.at), &PatchParams::default(), &patch).await?;
-            self.said().0.insert(event, one);
+            self.said.lock().0.insert(event, one);
             return Ok(());
         }
         let at = i64::try_from(time.as_nanosecond()).unwrap_or_default();
         // The API server finds the rest of the name where that of the object is too long.
-        let (own, begun) = if name.len() > LONGEST {
-            let beginning = name.get(..BEGINNING).unwrap_or(name).trim_end_matches(['.', '-']);
-            // A dot at the end would be part of a name that is none.
-            (None, Some(format!("{beginning}-")))
-        } else {
-            (Some(named(name, at)), None)
-        };
-        let is_named = own.is_some();
+        let is_named = name.len() <= LONGEST;
+        // A dot at the end would be part of a name that is none.
+        let beginning = name.get(..BEGINNING).unwrap_or(name).trim_end_matches(['.', '-']);
         let written = Written {
             action: Some(action.to_owned()),
             event_time: Some(MicroTime(time)),
             metadata: ObjectMeta {
-                name: own,
-                generate_name: begun,
+                name: is_named.then(|| named(name, at)),
+                generate_name: (!is_named).then(|| format!("{beginning}-")),
                 namespace: Some(namespace.to_owned()),
                 ..ObjectMeta::default()
             },
@@ -154,7 +141,7 @@ impl Events {
         };
         api.create(&PostParams::default(), &written).await?;
         if is_named {
-            self.said().0.insert(event, One { at, count: 1, last: now });
+            self.said.lock().0.insert(event, One { at, count: 1, last: now });
         }
         Ok(())
     }
@@ -188,15 +175,11 @@ pub fn shorten(text: &str, bytes: usize) -> String {
     if text.len() <= bytes {
         return text.to_owned();
     }
-    let mut cut = bytes.saturating_sub(MORE.len());
+    let Some(mut cut) = bytes.checked_sub(MORE.len()) else { return String::new() };
     while !text.is_char_boundary(cut) {
         cut -= 1;
     }
-    let mut short = text[..cut].to_owned();
-    if bytes >= MORE.len() {
-        short.push_str(MORE);
-    }
-    short
+    format!("{}{MORE}", &text[..cut])
 }
 
 #[cfg(test)]

@@ -37,6 +37,7 @@ pub mod metrics;
 pub mod readiness;
 pub mod run;
 pub mod served;
+mod shared;
 pub mod shutdown;
 pub mod telemetry;
 pub mod watch;

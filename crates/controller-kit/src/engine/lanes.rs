@@ -2,8 +2,8 @@
 //! hangs holds up another target for longer than the patience. See [`Slots`].
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
@@ -11,6 +11,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::queue::{Class, Order, Queue};
 use super::slots::{Limits, Slots};
+use crate::shared::Shared;
 
 /// A call that takes so many times as long as those like it took hangs.
 const LATE: u32 = 3;
@@ -22,8 +23,8 @@ const MEMORY: u32 = 8;
 const GIVEN: u32 = 2;
 
 /// Slots for calls; clones share them.
-#[derive(Debug)]
-pub struct Lanes<T: Clone + Ord>(Arc<Mutex<Inner<T>>>);
+#[derive(Clone, Debug)]
+pub struct Lanes<T: Clone + Ord>(Arc<Shared<Inner<T>>>);
 
 #[derive(Debug)]
 struct Inner<T: Clone + Ord> {
@@ -148,16 +149,10 @@ impl Drop for Held {
     }
 }
 
-impl<T: Clone + Ord> Clone for Lanes<T> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
 impl<T: Clone + Ord> Lanes<T> {
     /// None is taken.
     pub fn new(limits: Limits) -> Self {
-        Self(Arc::new(Mutex::new(Inner {
+        Self(Arc::new(Shared::new(Inner {
             patience: limits.patience,
             alike: Usual::default(),
             others: Usual::default(),
@@ -191,7 +186,7 @@ impl<T: Clone + Ord> Lanes<T> {
         loop {
             let (turn, lane) = oneshot::channel();
             {
-                let mut inner = self.lock();
+                let mut inner = self.0.lock();
                 inner.callers.entry(target.clone()).or_default().push(Caller {
                     class,
                     alike,
@@ -209,16 +204,12 @@ impl<T: Clone + Ord> Lanes<T> {
 
     /// How many calls have a regular slot, and how many a slow one.
     pub fn taken(&self) -> (usize, usize) {
-        self.lock().slots.taken()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().slots.taken()
     }
 
     /// Gives each free slot to the caller that is next.
     fn serve(&self) {
-        let (mut inner, now) = (self.lock(), Instant::now());
+        let (mut inner, now) = (self.0.lock(), Instant::now());
         for target in inner.make_room(now) {
             if let Some(call) = inner.calls.remove(&target) {
                 // A call that has just ended leaves anyway.
@@ -366,7 +357,7 @@ impl<T: Clone + Ord> Lane<T> {
 
 impl<T: Clone + Ord> Drop for Lane<T> {
     fn drop(&mut self) {
-        let mut inner = self.lanes.lock();
+        let mut inner = self.lanes.0.lock();
         if self.answered {
             inner.learn(self.alike, self.began.elapsed());
         }

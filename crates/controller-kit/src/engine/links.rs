@@ -7,7 +7,9 @@ use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{Hash, Hasher as _};
 use std::num::NonZeroU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use crate::shared::Shared;
 
 /// A name of a thing in eight bytes: ten thousand texts would be larger than all else that is remembered of their things.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,7 +28,7 @@ impl ThingName {
 
 /// Keys by thing; clones share them.
 #[derive(Clone, Debug)]
-pub struct Links<K>(Arc<Mutex<Inner<K>>>);
+pub struct Links<K>(Arc<Shared<Inner<K>>>);
 
 /// Keys stand here once each: an index of ten thousand objects is to be small beside the objects.
 #[derive(Debug)]
@@ -47,6 +49,10 @@ struct Known {
 }
 
 impl Known {
+    fn called(named: ThingName) -> Self {
+        Self { named, also: [None; 2] }
+    }
+
     fn names(self) -> impl Iterator<Item = ThingName> {
         std::iter::once(self.named).chain(self.also.into_iter().flatten())
     }
@@ -59,11 +65,17 @@ impl Known {
 impl<K: Default> Default for Links<K> {
     fn default() -> Self {
         let (things, keys, first) = (HashMap::new(), BTreeSet::new(), Arc::default());
-        Self(Arc::new(Mutex::new(Inner { things, keys, first })))
+        Self(Arc::new(Shared::new(Inner { things, keys, first })))
     }
 }
 
 impl<K: Clone + Ord + Hash> Inner<K> {
+    /// The key as it stands here already.
+    fn key(&self, key: &K) -> Arc<K> {
+        let known = self.things.get_key_value(key);
+        known.map_or_else(|| Arc::new(key.clone()), |(key, _)| key.clone())
+    }
+
     /// The keys that stand under a name of a thing.
     fn under(&self, thing: ThingName) -> impl Iterator<Item = &Arc<K>> {
         let begin = (thing, self.first.clone());
@@ -98,21 +110,17 @@ impl<K: Clone + Ord + Hash> Inner<K> {
 }
 
 impl<K: Clone + Ord + Hash> Links<K> {
-    fn lock(&self) -> MutexGuard<'_, Inner<K>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes notice of a key that appeared, changed or went: what it calls its thing now, or nothing. Gives the keys whose
     /// neighbours changed by that.
     pub fn update(&self, key: &K, thing: Option<&str>) -> Vec<K> {
-        let mut inner = self.lock();
-        let (thing, known) = (thing.and_then(ThingName::of), inner.things.get_key_value(key));
-        if known.map(|(_, known)| known.named) == thing {
+        let mut inner = self.0.lock();
+        let thing = thing.and_then(ThingName::of);
+        if inner.things.get(key).map(|known| known.named) == thing {
             return Vec::new();
         }
-        let key = known.map_or_else(|| Arc::new(key.clone()), |(key, _)| key.clone());
+        let key = inner.key(key);
         if let Some(named) = thing {
-            return inner.place(&key, Known { named, also: [None; 2] });
+            return inner.place(&key, Known::called(named));
         }
         let before = inner.things.remove(&key);
         before.into_iter().flat_map(Known::names).flat_map(|it| inner.leave(&key, it)).collect()
@@ -120,7 +128,7 @@ impl<K: Clone + Ord + Hash> Links<K> {
 
     /// Takes notice of what else the thing is called that a key names so. Gives the keys whose neighbours changed by that.
     pub fn learn(&self, key: &K, thing: &str, names: &[ThingName]) -> Vec<K> {
-        let mut inner = self.lock();
+        let mut inner = self.0.lock();
         // One that has gone meanwhile is not entered again.
         let Some((key, known)) = inner.things.get_key_value(key) else { return Vec::new() };
         let Some(own) = ThingName::of(thing) else { return Vec::new() };
@@ -135,7 +143,7 @@ impl<K: Clone + Ord + Hash> Links<K> {
 
     /// Another key with this thing, whichever of its names either of them gives.
     pub fn other(&self, key: &K, thing: &str) -> Option<K> {
-        let inner = self.lock();
+        let inner = self.0.lock();
         let also = inner.things.get(key).into_iter().flat_map(|known| known.also).flatten();
         let names = ThingName::of(thing).into_iter().chain(also);
         let there = names.flat_map(|name| inner.under(name));
@@ -145,39 +153,32 @@ impl<K: Clone + Ord + Hash> Links<K> {
 
     /// The keys whose thing is called so.
     pub fn keys(&self, thing: &str) -> Vec<K> {
-        let inner = self.lock();
+        let inner = self.0.lock();
         let name = ThingName::of(thing);
         name.into_iter().flat_map(|name| inner.under(name)).map(|it| K::clone(it)).collect()
     }
 
     /// The keys whose things are none of these.
     pub fn without(&self, things: &HashSet<ThingName>) -> Vec<K> {
-        let inner = self.lock();
+        let inner = self.0.lock();
         let gone = |known: Known| known.names().all(|name| !things.contains(&name));
-        inner
-            .things
-            .iter()
-            .filter(|(_, known)| gone(**known))
-            .map(|(key, _)| K::clone(key))
-            .collect()
+        let keys = inner.things.iter().filter(|(_, known)| gone(**known));
+        keys.map(|(key, _)| K::clone(key)).collect()
     }
 
     /// Whether a key has this thing, or may have it where so many keys may.
     pub fn has_room(&self, key: &K, thing: &str, most: usize) -> bool {
-        self.lock().has_room(key, thing, most)
+        self.0.lock().has_room(key, thing, most)
     }
 
     /// Gives a key this thing, where so many keys may have it. Says whether it has it now.
     pub fn enter(&self, key: &K, thing: &str, most: usize) -> bool {
-        let mut inner = self.lock();
+        let mut inner = self.0.lock();
         let Some(named) = ThingName::of(thing) else { return false };
         let room = inner.has_room(key, thing, most);
         if room {
-            let key = inner
-                .things
-                .get_key_value(key)
-                .map_or_else(|| Arc::new(key.clone()), |(key, _)| key.clone());
-            inner.place(&key, Known { named, also: [None; 2] });
+            let key = inner.key(key);
+            inner.place(&key, Known::called(named));
         }
         room
     }

@@ -2,7 +2,6 @@
 //! them while all else goes on.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use prometheus::IntCounter;
@@ -10,6 +9,7 @@ use tokio::sync::Notify;
 
 use super::decision::Event;
 use crate::events::Events;
+use crate::shared::Shared;
 
 /// So many wait at most: when hundreds of machines fail at once, each of them is told of in several places and several times.
 const MOST: usize = 10_000;
@@ -17,23 +17,19 @@ const MOST: usize = 10_000;
 /// What is still to be told, in its order.
 #[derive(Debug)]
 pub(super) struct Outbox {
-    waiting: Mutex<VecDeque<(ObjectReference, Event)>>,
+    waiting: Shared<VecDeque<(ObjectReference, Event)>>,
     news: Notify,
     dropped: IntCounter,
 }
 
 impl Outbox {
     pub(super) fn new(dropped: IntCounter) -> Self {
-        Self { waiting: Mutex::default(), news: Notify::new(), dropped }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(ObjectReference, Event)>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { waiting: Shared::default(), news: Notify::new(), dropped }
     }
 
     /// Has an event told. Where too many wait it is dropped, and counted.
     pub(super) fn put(&self, object: ObjectReference, event: Event) {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         if waiting.len() >= MOST {
             self.dropped.inc();
             return;
@@ -46,13 +42,12 @@ impl Outbox {
     /// What waits, and on which objects it is to be told.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> Vec<(ObjectReference, Event)> {
-        self.lock().iter().cloned().collect()
+        self.waiting.lock().iter().cloned().collect()
     }
 
     /// Tells what waits, one after the other.
     pub(super) async fn empty(&self, events: &Events) {
-        loop {
-            let Some((object, event)) = self.lock().pop_front() else { return };
+        while let Some((object, event)) = self.waiting.with(VecDeque::pop_front) {
             events.tell(&object, event.warning, &event.reason, &event.action, &event.text).await;
         }
     }
@@ -78,7 +73,7 @@ mod tests {
             let event = Event::new(false, "Some", "", &number.to_string());
             outbox.put(ObjectReference::default(), event);
         }
-        assert_eq!((dropped.get(), outbox.lock().len()), (3, MOST));
-        assert_eq!(outbox.lock().front().unwrap().1.text, "0");
+        assert_eq!((dropped.get(), outbox.waiting.lock().len()), (3, MOST));
+        assert_eq!(outbox.waiting.lock().front().unwrap().1.text, "0");
     }
 }

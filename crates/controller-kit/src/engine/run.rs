@@ -271,7 +271,7 @@ pub fn register<R: Reason>(controller: &str, registry: &Registry) -> Result<(), 
 }
 
 /// Every series is there from the start: a rate over one that appears late misses its first step.
-fn register_all<K: Ord + Send + Sync + 'static, R: Reason>(
+fn register_all<K: Clone + Ord + Send + Sync + 'static, R: Reason>(
     controller: &str,
     registry: &Registry,
     waiting: &Waiting<K>,

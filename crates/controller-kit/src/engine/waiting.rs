@@ -2,7 +2,7 @@
 //! in an error or a refusal counts as well.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prometheus::core::{Collector, Desc};
@@ -11,12 +11,14 @@ use prometheus::{GaugeVec, IntGaugeVec, Opts, Registry};
 
 use super::error;
 use super::reasons::{About, Kind, Reason};
+use crate::shared::Shared;
 
 /// Passes that fail longer than this wait for a person: what passes by itself has passed by then.
 const FAILURE: Duration = Duration::from_secs(600);
 
 /// The latest reason of each key; clones share it.
-pub(super) struct Waiting<K>(Arc<Mutex<BTreeMap<K, Rest>>>);
+#[derive(Clone)]
+pub(super) struct Waiting<K>(Arc<Shared<BTreeMap<K, Rest>>>);
 
 /// Why a key rests, and since when this process has seen it so.
 #[derive(Clone, Copy)]
@@ -26,23 +28,13 @@ struct Rest {
     since: Instant,
 }
 
-impl<K> Clone for Waiting<K> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<K: Ord> Default for Waiting<K> {
+impl<K> Default for Waiting<K> {
     fn default() -> Self {
         Self(Arc::default())
     }
 }
 
 impl<K: Ord> Waiting<K> {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<K, Rest>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A pass has ended with a reason.
     pub(super) fn note(&self, key: K, about: &About, now: Instant) {
         self.put(key, about.word, about.kind, now);
@@ -55,26 +47,27 @@ impl<K: Ord> Waiting<K> {
 
     /// There is no such key any more.
     pub(super) fn forget(&self, key: &K) {
-        self.lock().remove(key);
+        self.0.lock().remove(key);
     }
 
     fn put(&self, key: K, word: &'static str, kind: Kind, now: Instant) {
-        let mut rests = self.lock();
+        let mut rests = self.0.lock();
         // What needs nothing takes no room: most keys of most controllers.
         if kind == Kind::Rests {
             rests.remove(&key);
             return;
         }
-        let rest = rests.entry(key).or_insert(Rest { word, kind, since: now });
-        if rest.word != word {
-            *rest = Rest { word, kind, since: now };
+        let rest = Rest { word, kind, since: now };
+        let known = rests.entry(key).or_insert(rest);
+        if known.word != word {
+            *known = rest;
         }
     }
 
     /// How many wait for each reason, for how many seconds the first of them, and how many wait longer than it should last.
     fn count(&self, now: Instant) -> BTreeMap<&'static str, (i64, f64, i64)> {
         let mut counts = BTreeMap::new();
-        for rest in self.lock().values() {
+        for rest in self.0.lock().values() {
             let age = now.saturating_duration_since(rest.since);
             let (count, oldest, overdue) = counts.entry(rest.word).or_insert((0, 0.0_f64, 0));
             *count += 1;
@@ -94,7 +87,7 @@ struct Gauges<K> {
     overdue: IntGaugeVec,
 }
 
-impl<K: Ord + Send + Sync + 'static> Waiting<K> {
+impl<K: Clone + Ord + Send + Sync + 'static> Waiting<K> {
     /// Registers `ferrite_<controller>_waiting`, `.._waiting_oldest_seconds` and `.._waiting_overdue`, each by reason.
     pub(super) fn register<R: Reason>(
         &self,

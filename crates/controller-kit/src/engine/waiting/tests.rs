@@ -45,7 +45,7 @@ fn a_wait_begins_with_its_reason_and_ends_with_the_next() {
     assert_eq!(waiting.count(at(90))["Refused"], (1, 10.0, 0));
     assert_eq!(waiting.count(at(681))["Refused"], (1, 601.0, 1), "nobody else tells of it");
     waiting.forget(&1);
-    assert!(waiting.count(at(90)).is_empty() && waiting.lock().is_empty());
+    assert!(waiting.count(at(90)).is_empty() && waiting.0.lock().is_empty());
 }
 
 #[test]
