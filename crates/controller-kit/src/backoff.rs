@@ -24,15 +24,6 @@ pub enum Class {
     Timeout,
 }
 
-/// When to look again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retry {
-    /// When the object, or something it depends on, changes.
-    OnChange,
-    /// After this long.
-    After(Duration),
-}
-
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(300);
 const LONGEST_URGENT: Duration = Duration::from_secs(30);
@@ -47,27 +38,23 @@ impl Class {
             class => class,
         }
     }
-
-    /// Conflicts and absences are the normal course of things and make no object look bad.
-    pub fn is_counted(self) -> bool {
-        matches!(self, Self::Throttled | Self::Transient | Self::Urgent | Self::Timeout)
-    }
 }
 
-/// When to look again after `failures` counted failures in a row, this one included. `unit` is a
-/// random number from 0 to 1, given by the caller so that this stays a plain function.
-pub fn retry(class: Class, failures: u32, unit: f64) -> Retry {
-    let unit = unit.clamp(0.0, 1.0);
+/// How long after `failures` counted failures in a row, this one included, a key is looked at again; `None`: when it, or
+/// something it depends on, changes. `unit` is a random number from 0 to 1, given by the caller so that this stays a
+/// plain function.
+pub fn retry(class: Class, failures: u32, unit: f64) -> Option<Duration> {
+    let half_by_chance = 0.5 + unit.clamp(0.0, 1.0) / 2.0;
     match class {
-        Class::Invalid => Retry::OnChange,
+        Class::Invalid => None,
         // Spread, or everybody who lost a race meets again in the next one.
-        Class::Conflict | Class::NotFound => Retry::After(FIRST.mul_f64(0.5 + unit / 2.0)),
+        Class::Conflict | Class::NotFound => Some(FIRST.mul_f64(half_by_chance)),
         Class::Throttled | Class::Transient | Class::Urgent | Class::Timeout => {
             let doublings = failures.saturating_sub(1).min(16);
             let longest = if class == Class::Urgent { LONGEST_URGENT } else { LONGEST };
             let full = FIRST.saturating_mul(1 << doublings).min(longest);
             // Half is certain, half is chance: never at once, and never everybody together.
-            Retry::After(full.mul_f64(0.5 + unit / 2.0).max(FIRST))
+            Some(full.mul_f64(half_by_chance).max(FIRST))
         }
     }
 }
@@ -83,9 +70,10 @@ impl<K> Default for Failures<K> {
 }
 
 impl<K: Eq + Hash> Failures<K> {
-    /// Notes a failure and says when to look again.
-    pub fn failed(&mut self, key: K, class: Class, unit: f64) -> Retry {
-        if !class.is_counted() {
+    /// Notes a failure and says after how long to look again.
+    pub fn failed(&mut self, key: K, class: Class, unit: f64) -> Option<Duration> {
+        // The normal course of things, which makes no object look bad.
+        if matches!(class, Class::Invalid | Class::Conflict | Class::NotFound) {
             return retry(class, 0, unit);
         }
         let count = self.0.entry(key).or_default();
@@ -96,11 +84,6 @@ impl<K: Eq + Hash> Failures<K> {
     /// Forgets the key: it succeeded, or is gone.
     pub fn forget(&mut self, key: &K) {
         self.0.remove(key);
-    }
-
-    /// Counted failures in a row of this key.
-    pub fn count(&self, key: &K) -> u32 {
-        self.0.get(key).copied().unwrap_or(0)
     }
 }
 
@@ -137,10 +120,10 @@ mod tests {
         for class in [Class::Conflict, Class::NotFound, Class::Invalid] {
             failures.failed("a", class, 0.5);
         }
-        assert_eq!(failures.count(&"a"), 0);
+        assert!(failures.0.is_empty());
         failures.failed("a", Class::Transient, 0.5);
         failures.failed("a", Class::Conflict, 0.5);
-        assert_eq!(failures.count(&"a"), 1);
+        assert_eq!(failures.0["a"], 1);
     }
 
     #[test]
@@ -155,21 +138,19 @@ mod tests {
 
     #[test]
     fn failures_double_from_a_second_to_five_minutes() {
-        let seconds = |failures| match retry(Class::Transient, failures, 1.0) {
-            Retry::After(delay) => delay.as_secs(),
-            Retry::OnChange => 0,
-        };
+        let seconds =
+            |failures| retry(Class::Transient, failures, 1.0).map_or(0, |it| it.as_secs());
         assert_eq!([1, 2, 3, 9, 10, u32::MAX].map(seconds), [1, 2, 4, 256, 300, 300]);
     }
 
     #[test]
     fn what_somebody_waits_for_is_tried_every_half_minute() {
-        assert_eq!(retry(Class::Urgent, 60, 1.0), Retry::After(Duration::from_secs(30)));
+        assert_eq!(retry(Class::Urgent, 60, 1.0), Some(Duration::from_secs(30)));
     }
 
     #[test]
     fn what_is_invalid_waits_for_a_change() {
-        assert_eq!(retry(Class::Invalid, 3, 0.5), Retry::OnChange);
+        assert_eq!(retry(Class::Invalid, 3, 0.5), None);
     }
 
     proptest! {
@@ -177,7 +158,7 @@ mod tests {
         fn every_retry_is_neither_at_once_nor_later_than_five_minutes(
             class in prop::sample::select(&ALL[1..]), failures: u32, unit in -1.0..2.0,
         ) {
-            let Retry::After(delay) = retry(class, failures, unit) else { panic!("never again") };
+            let Some(delay) = retry(class, failures, unit) else { panic!("never again") };
             prop_assert!((Duration::from_millis(500)..=LONGEST).contains(&delay), "{delay:?}");
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::{AbortHandle, AbortRegistration, Abortable};
@@ -23,8 +23,9 @@ use super::queue::{Class, Queue, spread};
 use super::reasons::Reason;
 use super::slots::{Limits, Slots};
 use super::waiting::Waiting;
-use crate::backoff::{self, Class as RetryClass, Failures, Retry};
+use crate::backoff::{self, Class as RetryClass, Failures};
 use crate::kit::Kit;
+use crate::shared::Shared;
 
 /// A pass that takes longer leaves its place to others: something that it waits for does not answer.
 const PASS_PATIENCE: Duration = Duration::from_secs(2);
@@ -100,32 +101,37 @@ pub trait Controller: Sync {
 }
 
 /// Has keys looked at. Clones share the queue.
-#[derive(Debug)]
-pub struct Lookout<K: Ord>(Arc<Shared<K>>);
-
-#[derive(Debug)]
-struct Shared<K: Ord> {
-    lines: Mutex<Lines<K>>,
-    changed: Notify,
+#[derive(Clone, Debug)]
+pub struct Lookout<K: Ord> {
+    lines: Arc<Shared<Lines<K>>>,
+    changed: Arc<Notify>,
 }
 
 /// Keys that wait, and what of them is known already.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Lines<K: Ord> {
     queue: Queue<K>,
     fresh: Fresh<K>,
 }
 
-impl<K: Ord> Clone for Lookout<K> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
+impl<K: Clone + Ord> Lines<K> {
+    /// A pass has ended: with a decision on this version of the key's object, which it wrote or not, or without any.
+    fn ended(&mut self, key: &K, version: Option<&str>, wrote: bool) {
+        let ended = self.fresh.ended(key, version, wrote);
+        if ended.answered {
+            self.queue.cancel(key);
+        }
+        if ended.stale {
+            self.queue.hold(key, Instant::now() + ECHO);
+        }
+        self.queue.done(key);
     }
 }
 
-impl<K: Clone + Ord> Default for Lookout<K> {
+impl<K: Ord> Default for Lookout<K> {
     fn default() -> Self {
-        let lines = Mutex::new(Lines { queue: Queue::default(), fresh: Fresh::default() });
-        Self(Arc::new(Shared { lines, changed: Notify::new() }))
+        let lines = Lines { queue: Queue::default(), fresh: Fresh::default() };
+        Self { lines: Arc::new(Shared::new(lines)), changed: Arc::default() }
     }
 }
 
@@ -137,16 +143,16 @@ impl<K: Clone + Ord> Lookout<K> {
 
     /// The same after some time, or sooner where somebody else wants it sooner.
     pub fn enqueue_after(&self, key: K, class: Class, wait: Duration) {
-        let mut lines = self.lines();
-        lines.fresh.asked(&key);
-        lines.queue.enqueue(key, class, Instant::now() + wait);
-        drop(lines);
-        self.0.changed.notify_one();
+        self.lines.with(|lines| {
+            lines.fresh.asked(&key);
+            lines.queue.enqueue(key, class, Instant::now() + wait);
+        });
+        self.changed.notify_one();
     }
 
     /// The same because a watch tells of this version of the key's object. Our own writes are no news; says whether it is.
     pub fn changed(&self, key: &K, version: &str, class: Class) -> bool {
-        let mut lines = self.lines();
+        let mut lines = self.lines.lock();
         let news = lines.fresh.is_news(key, version);
         if news {
             lines.queue.enqueue(key.clone(), class, Instant::now());
@@ -155,18 +161,14 @@ impl<K: Clone + Ord> Lookout<K> {
         if lines.fresh.is_fresh(key) {
             lines.queue.release(key);
         }
-        self.0.changed.notify_one();
+        self.changed.notify_one();
         news
     }
 
     /// The key's object is gone: another one may be made under its name.
     pub fn gone(&self, key: K) {
-        self.lines().fresh.forget(&key);
+        self.lines.lock().fresh.forget(&key);
         self.enqueue(key, Class::Normal);
-    }
-
-    fn lines(&self) -> MutexGuard<'_, Lines<K>> {
-        self.0.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -229,7 +231,7 @@ pub async fn run<C: Controller>(
         let wake = engine.next_at();
         tokio::select! {
             _ = tick.tick() => kit.liveness.beat("controller", TURN),
-            () = lookout.0.changed.notified() => {}
+            () = lookout.changed.notified() => {}
             () = waits.notified() => {}
             () = sleep_until(wake) => {}
             Some(()) = allowed.next() => {
@@ -339,9 +341,10 @@ impl<'a, C: Controller> Engine<'a, C> {
         let now = Instant::now();
         loop {
             let least = self.slots.free_for()?;
-            let (key, class) = self.lookout.lines().queue.next(now, least)?;
+            let mut lines = self.lookout.lines.lock();
+            let (key, class) = lines.queue.next(now, least)?;
             if self.slots.enter(&key, now) {
-                self.lookout.lines().fresh.begins(&key);
+                lines.fresh.begins(&key);
                 let memory = self.memory.take(&key);
                 let (handle, abort) = AbortHandle::new_pair();
                 let turns = Arc::new(Turns::new(self.waits.clone()));
@@ -349,14 +352,14 @@ impl<'a, C: Controller> Engine<'a, C> {
                 return Some((key, memory, abort));
             }
             // Its last pass was slow, and too many that are slow are under way.
-            let mut lines = self.lookout.lines();
             lines.queue.done(&key);
             lines.queue.enqueue(key, class, now + PASS_PATIENCE);
         }
     }
 
     fn next_at(&self) -> Option<Instant> {
-        let due = self.lookout.lines().queue.next_at().filter(|_| self.slots.free_for().is_some());
+        let due = self.lookout.lines.lock().queue.next_at();
+        let due = due.filter(|_| self.slots.free_for().is_some());
         due.into_iter().chain(self.slots.next_at()).min()
     }
 
@@ -377,16 +380,17 @@ impl<'a, C: Controller> Engine<'a, C> {
             let name = kit.config.controller;
             let _working = kit.metrics.working(name);
             let start = Instant::now();
+            let decisions = &decisions;
+            let mut look = Look { controller, outbox, decisions, key: &key, cell: &mut cell };
             let work = async {
-                let mut starts = 0;
-                loop {
-                    let end = look((controller, outbox), &key, &mut cell, &decisions).await;
+                for _ in 0..FRESH_STARTS {
+                    let end = look.run().await;
                     let superseded = matches!(end, End::Failed(Error::Superseded, _));
-                    starts += 1;
-                    if !superseded || starts > FRESH_STARTS || !kit.may_act() {
+                    if !superseded || !kit.may_act() {
                         return end;
                     }
                 }
+                look.run().await
             };
             let end = tokio::time::timeout(deadline, work).await.unwrap_or(End::TimedOut);
             kit.metrics.seconds.with_label_values(&[name]).observe(start.elapsed().as_secs_f64());
@@ -396,60 +400,38 @@ impl<'a, C: Controller> Engine<'a, C> {
 
     fn ended(&mut self, key: C::Key, memory: Cell<C::Memory>, end: End<C::Reason>) {
         self.passes.remove(&key);
-        let name = self.kit.config.controller;
+        self.slots.leave(&key, !matches!(end, End::TimedOut));
         match end {
             End::Gone | End::NotActing => {
-                self.slots.leave(&key, true);
                 self.slots.forget(&key);
                 self.failures.forget(&key);
                 self.waiting.forget(&key);
-                let mut lines = self.lookout.lines();
-                lines.fresh.ended(&key, None, false);
-                lines.queue.done(&key);
+                self.lookout.lines.lock().ended(&key, None, false);
             }
-            End::Decided(reason, next, version, left) => {
+            End::Decided(reason, next, version, wrote) => {
                 self.memory.put(key.clone(), memory);
-                self.slots.leave(&key, true);
                 self.failures.forget(&key);
-                let now = Instant::now();
-                self.waiting.note(key.clone(), reason.about(), now);
-                let at = match next {
+                self.waiting.note(key.clone(), reason.about(), Instant::now());
+                let wait = match next {
                     Next::OnChange => None,
-                    Next::Now => Some(now),
-                    Next::After(wait) => Some(now + spread(wait, backoff::random_unit())),
+                    Next::Now => Some(Duration::ZERO),
+                    Next::After(wait) => Some(spread(wait, backoff::random_unit())),
                 };
-                let result = if at.is_some() { "requeue_after" } else { "success" };
-                self.kit.metrics.reconciles.with_label_values(&[name, result]).inc();
-                let class = self.controller.class(&key);
-                let mut lines = self.lookout.lines();
-                let ended = lines.fresh.ended(&key, version.as_deref(), left);
-                if ended.answered {
-                    lines.queue.cancel(&key);
-                }
-                if ended.stale {
-                    lines.queue.hold(&key, now + ECHO);
-                }
-                lines.queue.done(&key);
-                if let Some(at) = at {
-                    lines.queue.enqueue(key, class, at);
-                }
+                self.count(if wait.is_some() { "requeue_after" } else { "success" });
+                self.lookout.lines.lock().ended(&key, version.as_deref(), wrote);
+                self.again(key, wait);
             }
             End::Failed(error, due) => {
                 self.memory.put(key.clone(), memory);
-                self.slots.leave(&key, true);
                 let class = self.controller.retry(&error);
                 self.retry(key.clone(), class, error.word(), &error.to_string());
                 // What fails is tried less and less often, and no timer of the rest waits for it.
-                if let Some(wait) = due {
-                    let at = Instant::now() + spread(wait, backoff::random_unit());
-                    let class = self.controller.class(&key);
-                    self.lookout.lines().queue.enqueue(key, class, at);
-                }
+                self.again(key, due.map(|wait| spread(wait, backoff::random_unit())));
             }
             End::TimedOut => {
-                self.kit.metrics.timeouts.with_label_values(&[name]).inc();
                 self.memory.put(key.clone(), memory);
-                self.slots.leave(&key, false);
+                let name = self.kit.config.controller;
+                self.kit.metrics.timeouts.with_label_values(&[name]).inc();
                 self.retry(key, RetryClass::Timeout, TIMED_OUT, "the pass did not end in time");
             }
         }
@@ -457,105 +439,106 @@ impl<'a, C: Controller> Engine<'a, C> {
 
     /// A pass did not come to its end: logs and counts that, and says when the next one is.
     fn retry(&mut self, key: C::Key, class: RetryClass, word: &'static str, problem: &str) {
-        let (name, metrics) = (self.kit.config.controller, &self.kit.metrics);
         if matches!(class, RetryClass::Conflict | RetryClass::NotFound) {
             // The normal course of things: neither an error in the metrics nor a line for a person.
-            metrics.reconciles.with_label_values(&[name, "requeue_after"]).inc();
+            self.count("requeue_after");
             tracing::debug!(object.key = ?key, reason = problem, "Superseded, looking again");
         } else {
-            metrics.reconciles.with_label_values(&[name, "error"]).inc();
-            metrics.errors.with_label_values(&[name]).inc();
+            self.count("error");
+            let name = self.kit.config.controller;
+            self.kit.metrics.errors.with_label_values(&[name]).inc();
             tracing::warn!(object.key = ?key, error = problem, class = ?class, "Reconcile failed");
         }
-        let now = Instant::now();
-        self.waiting.failed(key.clone(), word, now);
-        let retry = self.failures.failed(key.clone(), class, backoff::random_unit());
-        let look = self.controller.class(&key);
-        let mut lines = self.lookout.lines();
-        lines.fresh.ended(&key, None, false);
-        lines.queue.done(&key);
-        if let Retry::After(delay) = retry {
-            lines.queue.enqueue(key, look, now + delay);
+        self.waiting.failed(key.clone(), word, Instant::now());
+        self.lookout.lines.lock().ended(&key, None, false);
+        let wait = self.failures.failed(key.clone(), class, backoff::random_unit());
+        self.again(key, wait);
+    }
+
+    fn count(&self, result: &str) {
+        let name = self.kit.config.controller;
+        self.kit.metrics.reconciles.with_label_values(&[name, result]).inc();
+    }
+
+    /// Has a key looked at after this time, or when something changes.
+    fn again(&self, key: C::Key, wait: Option<Duration>) {
+        if let Some(wait) = wait {
+            let class = self.controller.class(&key);
+            self.lookout.enqueue_after(key, class, wait);
         }
     }
 }
 
-/// Reads, decides and writes once.
-async fn look<C: Controller>(
-    (controller, outbox): (&C, &Outbox),
-    key: &C::Key,
-    cell: &mut Cell<C::Memory>,
-    decisions: &IntCounterVec,
-) -> End<C::Reason> {
-    let seen = match controller.observe(key, &mut cell.own).await {
-        Ok(Some(seen)) => seen,
-        Ok(None) => return End::Gone,
-        Err(error) => return failed((controller, outbox), key, None, cell, error),
-    };
-    let Decision { reason, writes, events, mut next } = controller.decide(&seen, Now::read());
-    decisions.with_label_values(&[reason.as_str()]).inc();
-    tracing::debug!(object.key = ?key, reason = reason.as_str(), "Decided");
-    let wrote = !writes.is_empty();
-    let mut version = controller.version(&seen).map(str::to_owned);
-    // Where only something else was written the cache has nothing of ours to show.
-    let mut left = false;
-    let (mut done, mut failure) = (Vec::new(), None);
-    for write in writes {
-        match controller.write(key, &seen, write, &mut cell.own).await {
-            Ok(outcome) => {
-                left |= outcome.version.is_some();
-                version = outcome.version.or(version);
-                next = outcome.next.unwrap_or(next);
-                done.extend(outcome.events);
-                failure = failure.or(outcome.failed);
-                outcome.others.into_iter().for_each(|(object, event)| outbox.put(object, event));
-            }
-            Err(error) => {
-                for event in done {
-                    tell((controller, outbox), key, Some(&seen), cell, &event);
+/// One look at a key.
+struct Look<'a, C: Controller> {
+    controller: &'a C,
+    outbox: &'a Outbox,
+    decisions: &'a IntCounterVec,
+    key: &'a C::Key,
+    cell: &'a mut Cell<C::Memory>,
+}
+
+impl<C: Controller> Look<'_, C> {
+    /// Reads, decides and writes once.
+    async fn run(&mut self) -> End<C::Reason> {
+        let (controller, key) = (self.controller, self.key);
+        let seen = match controller.observe(key, &mut self.cell.own).await {
+            Ok(Some(seen)) => seen,
+            Ok(None) => return End::Gone,
+            Err(error) => return self.failed(None, error),
+        };
+        let Decision { reason, writes, events, mut next } = controller.decide(&seen, Now::read());
+        self.decisions.with_label_values(&[reason.as_str()]).inc();
+        tracing::debug!(object.key = ?key, reason = reason.as_str(), "Decided");
+        let wrote = !writes.is_empty();
+        let mut version = controller.version(&seen).map(str::to_owned);
+        // Where only something else was written the cache has nothing of ours to show.
+        let mut left = false;
+        let (mut done, mut failure) = (Vec::new(), None);
+        for write in writes {
+            match controller.write(key, &seen, write, &mut self.cell.own).await {
+                Ok(outcome) => {
+                    left |= outcome.version.is_some();
+                    version = outcome.version.or(version);
+                    next = outcome.next.unwrap_or(next);
+                    done.extend(outcome.events);
+                    failure = failure.or(outcome.failed);
+                    outcome.others.into_iter().for_each(|(of, event)| self.outbox.put(of, event));
                 }
-                return failed((controller, outbox), key, Some(&seen), cell, error);
+                Err(error) => {
+                    self.tell(Some(&seen), &done);
+                    return self.failed(Some(&seen), error);
+                }
             }
         }
+        self.tell(Some(&seen), &events);
+        self.tell(Some(&seen), &done);
+        if let Some(error) = failure {
+            let due = if let Next::After(wait) = next { Some(wait) } else { None };
+            return End::Failed(error, due);
+        }
+        // What was written may be what another rule waits for, so it is looked at once more if nothing else brings that about.
+        let settled = version.filter(|_| !wrote || next != Next::OnChange);
+        End::Decided(reason, next, settled, left)
     }
-    for event in events.into_iter().chain(done) {
-        tell((controller, outbox), key, Some(&seen), cell, &event);
-    }
-    if let Some(error) = failure {
-        let due = if let Next::After(wait) = next { Some(wait) } else { None };
-        return End::Failed(error, due);
-    }
-    // What was written may be what another rule waits for, so it is looked at once more if nothing else brings that about.
-    let settled = version.filter(|_| !wrote || next != Next::OnChange);
-    End::Decided(reason, next, settled, left)
-}
 
-/// A pass ends early. What a person has to allow is told.
-fn failed<C: Controller>(
-    told: (&C, &Outbox),
-    key: &C::Key,
-    seen: Option<&C::Observed>,
-    cell: &mut Cell<C::Memory>,
-    error: Error,
-) -> End<C::Reason> {
-    if error.is_refusal() {
-        let text = format!("{error}. Nothing more is done here until that is allowed");
-        let event = Event::new(true, REFUSED, "Write", &text);
-        tell(told, key, seen, cell, &Event { hourly: Some(0), ..event });
+    /// It ends early. What a person has to allow is told.
+    fn failed(&mut self, seen: Option<&C::Observed>, error: Error) -> End<C::Reason> {
+        if error.is_refusal() {
+            let text = format!("{error}. Nothing more is done here until that is allowed");
+            let event = Event::new(true, REFUSED, "Write", &text);
+            self.tell(seen, &[Event { hourly: Some(0), ..event }]);
+        }
+        End::Failed(error, None)
     }
-    End::Failed(error, None)
-}
 
-fn tell<C: Controller>(
-    (controller, outbox): (&C, &Outbox),
-    key: &C::Key,
-    seen: Option<&C::Observed>,
-    cell: &mut Cell<C::Memory>,
-    event: &Event,
-) {
-    if cell.is_news(event, Instant::now()) {
-        for object in controller.told_on(key, seen) {
-            outbox.put(object, event.clone());
+    fn tell(&mut self, seen: Option<&C::Observed>, events: &[Event]) {
+        for event in events {
+            if self.cell.is_news(event, Instant::now()) {
+                for object in self.controller.told_on(self.key, seen) {
+                    self.outbox.put(object, event.clone());
+                }
+            }
         }
     }
 }

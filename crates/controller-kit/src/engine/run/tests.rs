@@ -1,6 +1,7 @@
 //! Passes over keys of a controller that asks nothing of anybody.
 
 use std::net::SocketAddr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use kube::Client;
@@ -267,6 +268,15 @@ async fn a_key_is_looked_at_again_once_the_cache_shows_what_its_pass_wrote() {
     tokio::join!(watcher.driven(&kit, &lookout, 2), echo);
 }
 
+async fn look<C: Controller<Key = u8>>(
+    controller: &C,
+    outbox: &Outbox,
+    decisions: &IntCounterVec,
+    cell: &mut Cell<C::Memory>,
+) -> End<C::Reason> {
+    Look { controller, outbox, decisions, key: &1, cell }.run().await
+}
+
 /// Writes twice, and is not allowed to write for the second time.
 struct Forbidden;
 
@@ -318,7 +328,7 @@ async fn what_a_write_brought_about_is_told_although_a_later_one_fails() {
     let decisions = IntCounterVec::new(Opts::new("decisions", "Decisions"), &["reason"]).unwrap();
     let mut cell = Cell::default();
     for _ in 0..2 {
-        let end = look((&Forbidden, &outbox), &1, &mut cell, &decisions).await;
+        let end = look(&Forbidden, &outbox, &decisions, &mut cell).await;
         assert!(matches!(end, End::Failed(Error::Api { .. }, _)));
     }
     let told = outbox.waiting().into_iter().map(|(object, it)| (object.name.unwrap(), it.reason));
@@ -371,7 +381,7 @@ impl Controller for Parted {
 async fn a_part_that_fails_keeps_nobody_from_the_rest_and_the_pass_fails_after_it() {
     let outbox = Outbox::new(IntCounter::new("dropped", "Dropped").unwrap());
     let decisions = IntCounterVec::new(Opts::new("decisions", "Decisions"), &["reason"]).unwrap();
-    let end = look((&Parted, &outbox), &1, &mut Cell::default(), &decisions).await;
+    let end = look(&Parted, &outbox, &decisions, &mut Cell::default()).await;
     // Nor does it stop the timers of the pass.
     let End::Failed(Error::Silent(_), due) = end else { panic!("it did not fail") };
     assert_eq!(due, Some(Duration::from_secs(5)));
