@@ -7,12 +7,13 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use futures_util::stream::{BoxStream, SelectAll};
+use futures_util::stream::{BoxStream, SelectAll, iter};
 use futures_util::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::Resource;
 use kube::api::Api;
 use kube::core::DynamicResourceScope;
@@ -23,6 +24,7 @@ use serde::de::DeserializeOwned;
 use crate::api_error;
 use crate::guarded::Guarded;
 use crate::kit::Kit;
+use crate::shared::Shared;
 
 /// A kind that is watched.
 pub struct Watched<K>
@@ -40,7 +42,7 @@ where
 
 /// Objects of one kind that cannot be decoded; absent from the store, which is not the same as gone.
 #[derive(Clone, Default)]
-pub struct Undecodable(Arc<Mutex<HashMap<String, Broken>>>);
+pub struct Undecodable(Arc<Shared<HashMap<String, Broken>>>);
 
 /// An object that cannot be decoded.
 #[derive(Clone, Debug)]
@@ -54,16 +56,12 @@ pub struct Broken {
 impl Undecodable {
     /// The problem of this object, if it has one.
     pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Broken> {
-        self.lock().get(&key(namespace, name)).cloned()
+        self.0.lock().get(&key(namespace, name)).cloned()
     }
 
     /// All of them.
     pub fn all(&self) -> Vec<Broken> {
-        self.lock().values().cloned().collect()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Broken>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().values().cloned().collect()
     }
 }
 
@@ -73,9 +71,7 @@ pub async fn feed<K>(
     mut tell: impl FnMut(&K),
 ) {
     let telling = changes.for_each(|change| {
-        if let Ok(object) = change {
-            tell(&object);
-        }
+        change.iter().for_each(&mut tell);
         std::future::ready(())
     });
     telling.await;
@@ -127,78 +123,56 @@ fn key_of(meta: &ObjectMeta) -> String {
     key(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
 }
 
+/// What tells the versions of a kind apart; `()` where there is one.
+pub trait Version: Clone + Debug + Eq + Hash + Send + Sync + Unpin + 'static {}
+
+impl<V: Clone + Debug + Eq + Hash + Send + Sync + Unpin + 'static> Version for V {}
+
+/// A type of which objects can be watched.
+pub trait Watchable:
+    Resource<DynamicType: Version> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
+{
+}
+
+impl<K> Watchable for K where
+    K: Resource<DynamicType: Version> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
+{
+}
+
 /// Watches a namespaced kind where `--namespaces` says.
 pub fn namespaced<K>(kit: &Kit, config: &watcher::Config) -> Watched<K>
 where
-    K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + Send
-        + Sync
-        + 'static,
+    K: Watchable + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
 {
     let one = |namespace: &str| Api::namespaced(kit.client.clone(), namespace);
-    let apis = of_each(kit, one, || Api::all(kit.client.clone()));
-    watched(kit, apis, &kit.config.namespaces, config, &())
+    stored(kit, of_each(kit, one, &()), config, ())
+}
+
+/// Watches a namespaced kind in the version that the API server serves, where that differs between clusters.
+pub fn namespaced_in<K, V>(kit: &Kit, config: &watcher::Config, version: &V) -> Watched<K>
+where
+    K: Watchable + Resource<DynamicType = V, Scope = DynamicResourceScope>,
+    V: Version,
+{
+    let one = |namespace: &str| Api::namespaced_with(kit.client.clone(), namespace, version);
+    stored(kit, of_each(kit, one, version), config, version.clone())
 }
 
 /// Watches a namespaced kind in all namespaces, whatever `--namespaces` says: for what is made for objects of those
 /// namespaces and stands elsewhere.
 pub fn everywhere<K>(kit: &Kit, config: &watcher::Config) -> Watched<K>
 where
-    K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + Send
-        + Sync
-        + 'static,
+    K: Watchable + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
 {
-    watched(kit, vec![Api::all(kit.client.clone())], &[], config, &())
+    stored(kit, vec![(None, Api::all(kit.client.clone()))], config, ())
 }
-
-/// Watches a namespaced kind in the version that the API server serves, where that differs between clusters.
-pub fn namespaced_in<K, V>(kit: &Kit, config: &watcher::Config, version: &V) -> Watched<K>
-where
-    K: Resource<DynamicType = V, Scope = DynamicResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + Send
-        + Sync
-        + 'static,
-    V: Version,
-{
-    let one = |namespace: &str| Api::namespaced_with(kit.client.clone(), namespace, version);
-    let apis = of_each(kit, one, || Api::all_with(kit.client.clone(), version));
-    watched(kit, apis, &kit.config.namespaces, config, version)
-}
-
-fn of_each<A>(kit: &Kit, one: impl Fn(&str) -> A, all: impl Fn() -> A) -> Vec<A> {
-    if kit.config.namespaces.is_empty() {
-        return vec![all()];
-    }
-    kit.config.namespaces.iter().map(|namespace| one(namespace)).collect()
-}
-
-/// What tells the versions of a kind apart; `()` where there is one.
-pub trait Version: Clone + Debug + Eq + Hash + Send + Sync + Unpin + 'static {}
-
-impl<V: Clone + Debug + Eq + Hash + Send + Sync + Unpin + 'static> Version for V {}
 
 /// Watches a cluster-wide kind.
 pub fn cluster<K>(kit: &Kit, config: &watcher::Config) -> Watched<K>
 where
-    K: Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + Send
-        + Sync
-        + 'static,
+    K: Watchable + Resource<DynamicType = (), Scope = ClusterResourceScope>,
 {
-    watched(kit, vec![Api::all(kit.client.clone())], &[], config, &())
+    stored(kit, vec![(None, Api::all(kit.client.clone()))], config, ())
 }
 
 /// What a watch without a store tells.
@@ -220,320 +194,185 @@ pub enum Told<K> {
 /// index of one's own is enough.
 pub fn told_everywhere<K>(kit: &Kit) -> impl Stream<Item = Told<K>> + Send + use<K>
 where
-    K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + Send
-        + Sync
-        + 'static,
+    K: Watchable + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
 {
-    let kind = K::kind(&()).into_owned();
-    let condition = condition_of(&kind);
-    kit.readiness.require(&condition, &format!("{kind} is not listed yet"));
-    let api: Api<Guarded<K>> = Api::all(kit.client.clone());
-    let events = watcher(api, watcher::Config::default().page_size(PAGE)).default_backoff();
-    let (kit, mut listed, mut failing) = (kit.clone(), false, false);
-    let mut broken: HashMap<String, Option<String>> = HashMap::new();
-    // Those of them that a list under way has shown.
-    let mut shown: HashSet<String> = HashSet::new();
-    events.filter_map(move |event| {
-        let told = match event {
-            Ok(event) => {
-                failing = false;
-                Some(match event {
-                    watcher::Event::Init => {
-                        shown.clear();
-                        Told::Listing
-                    }
-                    watcher::Event::InitDone => {
-                        listed = true;
-                        broken.retain(|key, _| shown.contains(key));
-                        count_broken(&kit, &kind, broken.len());
-                        kit.readiness.ready(&condition);
-                        Told::Listed
-                    }
-                    watcher::Event::InitApply(object) => {
-                        if object.0.is_err() {
-                            shown.insert(key_of(object.meta()));
-                        }
-                        note_broken(&kit, &kind, &mut broken, &object);
-                        told(object)
-                    }
-                    watcher::Event::Apply(object) => {
-                        note_broken(&kit, &kind, &mut broken, &object);
-                        told(object)
-                    }
-                    watcher::Event::Delete(object) => {
-                        broken.remove(&key_of(object.meta()));
-                        count_broken(&kit, &kind, broken.len());
-                        Told::Gone(object.meta().clone())
-                    }
-                })
-            }
-            Err(error) => {
-                let problem = api_error::explain_watch(&error);
-                if !failing {
-                    tracing::warn!(
-                        object.kind = kind,
-                        error = problem,
-                        "Watch failed, trying again"
-                    );
-                }
-                failing = true;
-                if !listed {
-                    kit.readiness.not_ready(&condition, &unlisted(&kind, &problem));
-                }
-                None
-            }
-        };
-        std::future::ready(told)
-    })
+    let apis = vec![(None, Api::all(kit.client.clone()))];
+    let (mut listing, events) = begin(kit, apis, &watcher::Config::default(), ());
+    events.filter_map(move |(index, event)| std::future::ready(listing.told(index, event)))
 }
 
-fn told<K>(object: Guarded<K>) -> Told<K> {
-    match object.0 {
-        Ok(object) => Told::Applied(object),
-        Err((meta, _)) => Told::Undecodable(meta),
-    }
-}
+/// The API of a kind, for each namespace of `--namespaces` or once for all.
+type Apis<K> = Vec<(Option<String>, Api<Guarded<K>>)>;
 
-fn note_broken<K: Resource<DynamicType = ()>>(
+fn of_each<K: Watchable>(
     kit: &Kit,
-    kind: &str,
-    broken: &mut HashMap<String, Option<String>>,
-    object: &Guarded<K>,
-) {
-    let key = key_of(object.meta());
-    match &object.0 {
-        Ok(_) if broken.is_empty() => return,
-        Ok(_) => drop(broken.remove(&key)),
-        Err((meta, problem)) => {
-            let version = meta.resource_version.clone();
-            if broken.insert(key.clone(), version.clone()) != Some(version) {
-                tracing::warn!(
-                    object.kind = kind,
-                    object.name = key,
-                    error = problem,
-                    "Only the metadata of an object can be decoded"
-                );
-            }
-        }
+    one: impl Fn(&str) -> Api<Guarded<K>>,
+    version: &K::DynamicType,
+) -> Apis<K> {
+    let namespaces = &kit.config.namespaces;
+    if namespaces.is_empty() {
+        return vec![(None, Api::all_with(kit.client.clone(), version))];
     }
-    count_broken(kit, kind, broken.len());
+    namespaces.iter().map(|namespace| (Some(namespace.clone()), one(namespace))).collect()
 }
 
-fn count_broken(kit: &Kit, kind: &str, count: usize) {
-    let count = i64::try_from(count).unwrap_or(i64::MAX);
-    kit.metrics.undecodable.with_label_values(&[kind]).set(count);
-}
+/// What the watch of this number among those of a kind tells.
+type Events<K> =
+    SelectAll<BoxStream<'static, (usize, watcher::Result<watcher::Event<Guarded<K>>>)>>;
 
-fn condition_of(kind: &str) -> String {
-    format!("watch/{kind}")
-}
-
-fn unlisted(kind: &str, problem: &str) -> String {
-    format!("{kind} cannot be listed: {problem}")
-}
-
-/// `namespaces` are those of the `apis`, in the same order; empty where there is one for all.
-fn watched<K, V>(
+/// Begins the watches of a kind. The process does not act before all of them have listed it.
+fn begin<K: Watchable>(
     kit: &Kit,
-    apis: Vec<Api<Guarded<K>>>,
-    namespaces: &[String],
+    apis: Apis<K>,
     config: &watcher::Config,
-    version: &V,
-) -> Watched<K>
-where
-    K: Resource<DynamicType = V> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-    V: Version,
-{
-    let mut kind = K::kind(version).into_owned();
-    if kit.readiness.has(&condition_of(&kind)) {
+    version: K::DynamicType,
+) -> (Listing<K>, Events<K>) {
+    let mut kind = K::kind(&version).into_owned();
+    if kit.readiness.has(&format!("watch/{kind}")) {
         // Two groups may have a kind of the same name, and one of them says nothing about the other.
-        kind = format!("{kind}.{}", K::group(version));
+        kind = format!("{kind}.{}", K::group(&version));
     }
-    let condition = condition_of(&kind);
+    let condition = format!("watch/{kind}");
     kit.readiness.require(&condition, &format!("{kind} is not listed yet"));
-    let mut writer = Writer::new(version.clone());
-    // A controller waits for a store that says it is complete, which it says only at the end of a start of its own, for
-    // which it holds everything twice. Here the readiness condition says it, and no pass runs before.
-    writer.apply_watcher_event(&watcher::Event::Init);
-    writer.apply_watcher_event(&watcher::Event::InitDone);
-    let store = writer.as_reader();
-    let undecodable = Undecodable::default();
-    let feed = Feed {
-        kit: kit.clone(),
-        namespaces: namespaces.to_vec(),
-        version: version.clone(),
-        kind,
-        condition,
-        writer,
-        store: store.clone(),
-        undecodable: undecodable.clone(),
-        relisting: apis.iter().map(|_| None).collect(),
-        listed: vec![false; apis.len()],
-        failing: vec![false; apis.len()],
-    };
-    let mut events = SelectAll::new();
-    for (index, api) in apis.into_iter().enumerate() {
-        let config = config.clone().page_size(PAGE);
-        events
-            .push(watcher(api, config).default_backoff().map(move |event| (index, event)).boxed());
+    let (mut parts, mut events) = (Vec::new(), SelectAll::new());
+    for (index, (namespace, api)) in apis.into_iter().enumerate() {
+        let watch = watcher(api, config.clone().page_size(PAGE)).default_backoff();
+        events.push(watch.map(move |event| (index, event)).boxed());
+        parts.push(Part { namespace, ..Part::default() });
     }
-    Watched { store, changes: changes(feed, events).boxed(), undecodable }
+    let undecodable = Undecodable::default();
+    (Listing { kit: kit.clone(), version, kind, condition, undecodable, parts }, events)
 }
 
-fn changes<K, S>(feed: Feed<K>, events: S) -> impl Stream<Item = Result<K, watcher::Error>> + Send
-where
-    K: Resource<DynamicType: Version> + Clone + Debug + Send + Sync + 'static,
-    S: Stream<Item = (usize, Result<watcher::Event<Guarded<K>>, watcher::Error>)> + Send + Unpin,
-{
-    futures_util::stream::unfold((feed, events), async |(mut feed, mut events)| {
-        let (index, event) = events.next().await?;
-        let changed = feed.apply(index, event);
-        Some((futures_util::stream::iter(changed.into_iter().map(Ok)), (feed, events)))
-    })
-    .flatten()
-}
-
-/// Merges the watches of all namespaces into one store. The store's own way of starting over would
-/// drop what another namespace's watch had found.
-struct Feed<K>
-where
-    K: Resource<DynamicType: Eq + Hash + Clone> + Clone + 'static,
-{
+/// What is known of the watches of a kind, beside its objects.
+struct Listing<K: Resource> {
     kit: Kit,
-    namespaces: Vec<String>,
     version: K::DynamicType,
     kind: String,
     condition: String,
-    writer: Writer<K>,
-    store: Store<K>,
     undecodable: Undecodable,
-    /// Per watch: what a list under way has shown so far, if anything can be gone.
-    relisting: Vec<Option<HashSet<ObjectRef<K>>>>,
-    listed: Vec<bool>,
-    failing: Vec<bool>,
+    parts: Vec<Part>,
 }
 
-impl<K> Feed<K>
-where
-    K: Resource<DynamicType: Version> + Clone + Debug + 'static,
-{
-    fn apply(
+/// One watch of a kind.
+#[derive(Default)]
+struct Part {
+    /// `None`: all.
+    namespace: Option<String>,
+    listed: bool,
+    failing: bool,
+    /// Objects that cannot be decoded which the list under way has shown.
+    broken: HashSet<String>,
+}
+
+impl Part {
+    fn covers(&self, namespace: Option<&String>) -> bool {
+        self.namespace.is_none() || self.namespace.as_ref() == namespace
+    }
+}
+
+impl<K: Watchable> Listing<K> {
+    /// Takes notice of an event, and gives what it says of the objects.
+    fn told(
         &mut self,
         index: usize,
-        event: Result<watcher::Event<Guarded<K>>, watcher::Error>,
-    ) -> Vec<K> {
-        let event = match event {
-            Ok(event) => event,
-            Err(error) => {
-                self.failed(index, &error);
-                return Vec::new();
-            }
-        };
-        self.failing[index] = false;
-        match event {
+        event: watcher::Result<watcher::Event<Guarded<K>>>,
+    ) -> Option<Told<K>> {
+        let event = event.inspect_err(|error| self.failed(index, error)).ok()?;
+        let part = &mut self.parts[index];
+        part.failing = false;
+        Some(match event {
             watcher::Event::Init => {
-                // Where nothing is known nothing can be gone, and a first list is the longest of all.
-                let known = !self.store.is_empty() || !self.undecodable.lock().is_empty();
-                self.relisting[index] = known.then(HashSet::new);
-                Vec::new()
+                part.broken.clear();
+                Told::Listing
             }
             watcher::Event::InitApply(object) => {
-                let reference = self.reference(object.meta());
-                if let Some(seen) = &mut self.relisting[index] {
-                    seen.insert(reference);
+                if object.0.is_err() {
+                    part.broken.insert(key_of(object.meta()));
                 }
-                self.put(object)
+                self.applied(object)
             }
-            watcher::Event::Apply(object) => self.put(object),
-            watcher::Event::Delete(object) => self.remove(&self.reference(object.meta())),
-            watcher::Event::InitDone => self.listed(index),
-        }
+            watcher::Event::Apply(object) => self.applied(object),
+            watcher::Event::Delete(object) => {
+                self.forget(&key_of(object.meta()));
+                Told::Gone(object.meta().clone())
+            }
+            watcher::Event::InitDone => {
+                self.listed(index);
+                Told::Listed
+            }
+        })
     }
 
-    fn put(&mut self, Guarded(object): Guarded<K>) -> Vec<K> {
+    fn applied(&self, Guarded(object): Guarded<K>) -> Told<K> {
         match object {
-            Ok(mut object) => {
-                object.meta_mut().managed_fields = None;
-                self.report(&key_of(object.meta()), None);
-                let known = self.store.get(&self.reference(object.meta()));
-                // A new list shows what we know already; nobody needs to look at it again.
-                if known.is_some_and(|known| {
-                    known.meta().resource_version == object.meta().resource_version
-                }) {
-                    return Vec::new();
-                }
-                let event = watcher::Event::Apply(object);
-                self.writer.apply_watcher_event(&event);
-                let watcher::Event::Apply(object) = event else { return Vec::new() };
-                vec![object]
+            Ok(object) => {
+                self.forget(&key_of(object.meta()));
+                Told::Applied(object)
             }
             Err((meta, problem)) => {
-                let broken = Broken {
-                    object: ObjectReference {
-                        resource_version: meta.resource_version.clone(),
-                        uid: meta.uid.clone(),
-                        ..ObjectReference::from(self.reference(&meta))
-                    },
-                    problem,
-                };
-                let changed = self.drop_from_store(&self.reference(&meta));
-                self.report(&key_of(&meta), Some(broken));
-                changed
+                self.note(&meta, problem);
+                Told::Undecodable(meta)
             }
         }
     }
 
-    fn remove(&mut self, reference: &ObjectRef<K>) -> Vec<K> {
-        self.report(&key(reference.namespace.as_deref(), &reference.name), None);
-        self.drop_from_store(reference)
-    }
-
-    fn drop_from_store(&mut self, reference: &ObjectRef<K>) -> Vec<K> {
-        let Some(known) = self.store.get(reference) else {
-            return Vec::new();
-        };
-        self.writer.apply_watcher_event(&watcher::Event::Delete((*known).clone()));
-        vec![(*known).clone()]
-    }
-
-    fn listed(&mut self, index: usize) -> Vec<K> {
-        let mut gone: HashSet<ObjectRef<K>> = HashSet::new();
-        if let Some(seen) = self.relisting[index].take() {
-            let namespace = self.namespaces.get(index).cloned();
-            let broken = self.undecodable.all().into_iter().map(|it| ObjectMeta {
-                name: it.object.name,
-                namespace: it.object.namespace,
-                ..ObjectMeta::default()
-            });
-            let objects = self.store.state();
-            let known = objects.iter().map(|it| self.reference(it.meta()));
-            let known = known.chain(broken.map(|it| self.reference(&it)));
-            let covered = known.filter(|it| namespace.is_none() || it.namespace == namespace);
-            gone.extend(covered.filter(|it| !seen.contains(it)));
+    fn listed(&mut self, index: usize) {
+        let part = &mut self.parts[index];
+        part.listed = true;
+        self.undecodable.0.lock().retain(|key, it| {
+            part.broken.contains(key) || !part.covers(it.object.namespace.as_ref())
+        });
+        self.count();
+        if self.parts.iter().all(|part| part.listed) {
+            self.kit.readiness.ready(&self.condition);
         }
-        let changed = gone.iter().flat_map(|reference| self.remove(reference)).collect();
-        if !self.listed[index] {
-            self.listed[index] = true;
-            if self.listed.iter().all(|listed| *listed) {
-                self.kit.readiness.ready(&self.condition);
-            }
-        }
-        changed
     }
 
     fn failed(&mut self, index: usize, error: &watcher::Error) {
+        let (kind, part) = (&self.kind, &mut self.parts[index]);
         let problem = api_error::explain_watch(error);
-        if !self.failing[index] {
-            tracing::warn!(object.kind = self.kind, error = problem, "Watch failed, trying again");
+        if !part.failing {
+            tracing::warn!(object.kind = kind, error = problem, "Watch failed, trying again");
         }
-        self.failing[index] = true;
-        if !self.listed[index] {
-            self.kit.readiness.not_ready(&self.condition, &unlisted(&self.kind, &problem));
+        part.failing = true;
+        if !part.listed {
+            let lacking = format!("{kind} cannot be listed: {problem}");
+            self.kit.readiness.not_ready(&self.condition, &lacking);
         }
+    }
+
+    /// An object cannot be decoded.
+    fn note(&self, meta: &ObjectMeta, problem: String) {
+        let (key, version) = (key_of(meta), meta.resource_version.clone());
+        let object = ObjectReference {
+            resource_version: version.clone(),
+            uid: meta.uid.clone(),
+            ..ObjectReference::from(self.reference(meta))
+        };
+        let broken = Broken { object, problem: problem.clone() };
+        let known = self.undecodable.0.lock().insert(key.clone(), broken);
+        if known.is_none_or(|known| known.object.resource_version != version) {
+            tracing::warn!(
+                object.kind = self.kind,
+                object.name = key,
+                error = problem,
+                "Only the metadata of an object can be decoded"
+            );
+        }
+        self.count();
+    }
+
+    /// An object can be decoded, or is gone.
+    fn forget(&self, key: &str) {
+        if self.undecodable.0.lock().remove(key).is_some() {
+            self.count();
+        }
+    }
+
+    fn count(&self) {
+        let count = i64::try_from(self.undecodable.0.lock().len()).unwrap_or(i64::MAX);
+        self.kit.metrics.undecodable.with_label_values(&[self.kind.as_str()]).set(count);
     }
 
     fn reference(&self, meta: &ObjectMeta) -> ObjectRef<K> {
@@ -542,27 +381,93 @@ where
         reference.namespace.clone_from(&meta.namespace);
         reference
     }
+}
 
-    fn report(&self, key: &str, broken: Option<Broken>) {
-        let mut all = self.undecodable.lock();
-        match broken {
-            Some(broken) => {
-                let version = broken.object.resource_version.clone();
-                let known = all.insert(key.to_owned(), broken.clone());
-                if known.is_none_or(|known| known.object.resource_version != version) {
-                    tracing::warn!(
-                        object.kind = self.kind,
-                        object.name = key,
-                        error = broken.problem,
-                        "Left out an object that cannot be decoded"
-                    );
-                }
+/// Begins the watches of a kind and keeps its objects.
+fn stored<K: Watchable>(
+    kit: &Kit,
+    apis: Apis<K>,
+    config: &watcher::Config,
+    version: K::DynamicType,
+) -> Watched<K> {
+    let mut writer = Writer::new(version.clone());
+    // A controller waits for a store that says it is complete, which it says only at the end of a start of its own, for
+    // which it holds everything twice. Here the readiness condition says it, and no pass runs before.
+    writer.apply_watcher_event(&watcher::Event::Init);
+    writer.apply_watcher_event(&watcher::Event::InitDone);
+    let store = writer.as_reader();
+    let relisting = apis.iter().map(|_| None).collect();
+    let (listing, events) = begin(kit, apis, config, version);
+    let undecodable = listing.undecodable.clone();
+    let mut feed = Feed { listing, writer, store: store.clone(), relisting };
+    let changed = events.flat_map(move |(index, event)| iter(feed.apply(index, event)));
+    Watched { store, changes: changed.map(Ok).boxed(), undecodable }
+}
+
+/// Merges the watches of all namespaces into one store. The store's own way of starting over would
+/// drop what another namespace's watch had found.
+struct Feed<K: Watchable> {
+    listing: Listing<K>,
+    writer: Writer<K>,
+    store: Store<K>,
+    /// Per watch: what a list under way has shown so far, if anything can be gone.
+    relisting: Vec<Option<HashSet<ObjectRef<K>>>>,
+}
+
+impl<K: Watchable> Feed<K> {
+    /// Brings the store up to date. Gives the objects that appeared, changed or went.
+    fn apply(
+        &mut self,
+        index: usize,
+        event: watcher::Result<watcher::Event<Guarded<K>>>,
+    ) -> Vec<K> {
+        match self.listing.told(index, event) {
+            None => Vec::new(),
+            Some(Told::Listing) => {
+                // Where nothing is known nothing can be gone, and a first list is the longest of all.
+                self.relisting[index] = (!self.store.is_empty()).then(HashSet::new);
+                Vec::new()
             }
-            None if all.is_empty() => return,
-            None => drop(all.remove(key)),
+            Some(Told::Applied(object)) => self.put(index, object).into_iter().collect(),
+            Some(Told::Undecodable(meta) | Told::Gone(meta)) => {
+                self.remove(&self.listing.reference(&meta)).into_iter().collect()
+            }
+            Some(Told::Listed) => self.listed(index),
         }
-        let count = i64::try_from(all.len()).unwrap_or(i64::MAX);
-        self.kit.metrics.undecodable.with_label_values(&[self.kind.as_str()]).set(count);
+    }
+
+    fn put(&mut self, index: usize, mut object: K) -> Option<K> {
+        object.meta_mut().managed_fields = None;
+        let reference = self.listing.reference(object.meta());
+        let known = self.store.get(&reference);
+        if let Some(seen) = &mut self.relisting[index] {
+            seen.insert(reference);
+        }
+        // A new list shows what we know already; nobody needs to look at it again.
+        let version = &object.meta().resource_version;
+        if known.is_some_and(|known| known.meta().resource_version == *version) {
+            return None;
+        }
+        let event = watcher::Event::Apply(object);
+        self.writer.apply_watcher_event(&event);
+        if let watcher::Event::Apply(object) = event { Some(object) } else { None }
+    }
+
+    fn remove(&mut self, reference: &ObjectRef<K>) -> Option<K> {
+        let known = self.store.get(reference)?;
+        self.writer.apply_watcher_event(&watcher::Event::Delete(K::clone(&known)));
+        Some(Arc::unwrap_or_clone(known))
+    }
+
+    /// A list is complete. Gives the objects that it has not shown.
+    fn listed(&mut self, index: usize) -> Vec<K> {
+        let Some(seen) = self.relisting[index].take() else { return Vec::new() };
+        let part = &self.listing.parts[index];
+        let mut known = self.store.state();
+        known.retain(|it| part.covers(it.meta().namespace.as_ref()));
+        let known = known.iter().map(|it| self.listing.reference(it.meta()));
+        let gone: Vec<ObjectRef<K>> = known.filter(|it| !seen.contains(it)).collect();
+        gone.iter().filter_map(|it| self.remove(it)).collect()
     }
 }
 
@@ -580,7 +485,7 @@ mod tests {
                 ..ObjectReference::default()
             };
             let it = Broken { object, problem: "it broke".to_owned() };
-            broken.lock().insert("a/b".to_owned(), it);
+            broken.0.lock().insert("a/b".to_owned(), it);
         };
         let mut complaints = Complaints::default();
         let mut news = || complaints.news(std::slice::from_ref(&broken)).len();
@@ -589,7 +494,7 @@ mod tests {
         assert_eq!((news(), news()), (1, 0));
         note("2");
         assert_eq!((news(), news()), (1, 0));
-        broken.lock().clear();
+        broken.0.lock().clear();
         assert_eq!(news(), 0);
         assert!(complaints.0.is_empty());
     }
