@@ -31,12 +31,6 @@ pub struct Needed {
     pub field: Option<Field>,
 }
 
-impl Needed {
-    fn is_optional(&self) -> bool {
-        self.field.as_ref().is_some_and(|field| field.optional)
-    }
-}
-
 /// A field of a CRD's schema.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
@@ -54,11 +48,7 @@ pub struct Field {
 
 impl Field {
     fn name(&self) -> String {
-        let mut name = self.path.join(".");
-        if !name.is_empty() {
-            name.push('.');
-        }
-        name + self.property
+        [self.path, &[self.property]].concat().join(".")
     }
 
     /// Whether the schema that is there takes the values that ours takes, judged by the parts that
@@ -171,23 +161,33 @@ fn served(crd: &Value, needed: &Needed) -> Option<(usize, &'static str)> {
     })
 }
 
-/// What is missing of `needed` in its CRD (`None`: not installed), as a sentence that says what to do.
-pub fn lacking(crd: Option<&Value>, needed: &Needed, controller: &str) -> Option<String> {
+/// Whether a CRD (`None`: not installed) has what is needed. An error is a sentence that says what to do; of what the
+/// controller can do without, its absence is told.
+pub fn judge(
+    crd: Option<&Value>,
+    needed: &Needed,
+    controller: &str,
+) -> Result<Option<String>, String> {
     let Some(crd) = crd else {
-        return Some(format!(
+        return Err(format!(
             "CRD {} is not installed: apply what `{controller} crds` prints if it is among that, or install the operator that owns it",
             needed.crd
         ));
     };
     match look(crd, needed) {
-        Found::Present => None,
-        Found::Addable(_) if needed.is_optional() => None,
-        Found::Addable(_) => Some(format!(
+        Found::Present => Ok(None),
+        Found::Addable(_) if needed.field.as_ref().is_some_and(|field| field.optional) => {
+            Ok(Some(format!(
+                "{}, and {controller} works without it. Run `{controller} extend-crd` to have it",
+                missing(crd, needed)
+            )))
+        }
+        Found::Addable(_) => Err(format!(
             "{}: run `{controller} extend-crd` as a user who may patch CRDs",
             missing(crd, needed)
         )),
         Found::Impossible(why) => {
-            Some(format!("{why}: install a release of its operator that fits"))
+            Err(format!("{why}: install a release of its operator that fits"))
         }
     }
 }
@@ -196,18 +196,6 @@ fn missing(crd: &Value, needed: &Needed) -> String {
     let field = needed.field.as_ref().map(Field::name).unwrap_or_default();
     let version = served(crd, needed).map_or("", |(_, version)| version);
     format!("field {field} is missing in CRD {} version {version}", needed.crd)
-}
-
-/// What an installed CRD lacks of what the controller can do without, as a sentence.
-pub fn spared(crd: Option<&Value>, needed: &Needed, controller: &str) -> Option<String> {
-    let crd = crd.filter(|_| needed.is_optional())?;
-    let addable = matches!(look(crd, needed), Found::Addable(_));
-    addable.then(|| {
-        let missing = missing(crd, needed);
-        format!(
-            "{missing}, and {controller} works without it. Run `{controller} extend-crd` to have it"
-        )
-    })
 }
 
 /// One look at all CRDs: one sentence for each need that is not met, and one for each that need not be.
@@ -220,8 +208,10 @@ pub async fn check(
     for (name, needed) in by_crd(needed) {
         let crd = api_error::unless_gone(api(client).get(name).await)?.map(|crd| crd.data);
         for needed in needed {
-            unmet.extend(lacking(crd.as_ref(), needed, controller));
-            without.extend(spared(crd.as_ref(), needed, controller));
+            match judge(crd.as_ref(), needed, controller) {
+                Ok(spared) => without.extend(spared),
+                Err(lacking) => unmet.push(lacking),
+            }
         }
     }
     Ok((unmet, without))
@@ -251,8 +241,8 @@ async fn keep_checking_one(kit: &Kit, name: &str, needed: Vec<&Needed>) {
             Ok(crd) => {
                 known = true;
                 let crd = crd.map(|crd| crd.data);
-                let lacking = |needed| lacking(crd.as_ref(), needed, kit.config.controller);
-                needed.iter().copied().filter_map(lacking).collect()
+                let lacks = |it: &&Needed| judge(crd.as_ref(), it, kit.config.controller).err();
+                needed.iter().filter_map(lacks).collect()
             }
             Err(_) if known => continue,
             Err(error) => {
@@ -289,18 +279,16 @@ async fn extend_one(
     let mut attempts = 0;
     loop {
         let crd = read(client, name).await?;
-        let (operations, lines) = additions(&crd.data, needed.iter().copied())?;
+        let (mut operations, lines) = additions(&crd.data, needed.iter().copied())?;
         if operations.is_empty() {
             return Ok(vec![format!("CRD {name}: nothing to add")]);
         }
         if dry_run {
             return Ok(lines);
         }
-        let mut patch = vec![json!({
-            "op": "test", "path": "/metadata/resourceVersion", "value": crd.resource_version(),
-        })];
-        patch.extend(operations);
-        let patch = serde_json::from_value(Value::Array(patch)).map_err(|it| it.to_string())?;
+        let (at, version) = ("/metadata/resourceVersion", crd.resource_version());
+        operations.insert(0, json!({ "op": "test", "path": at, "value": version }));
+        let patch = serde_json::from_value(json!(operations)).map_err(|it| it.to_string())?;
         let patch = Patch::Json::<()>(patch);
         match api(client).patch(name, &PatchParams::default(), &patch).await {
             Ok(_) => return Ok(lines),
@@ -330,12 +318,8 @@ pub fn additions<'a>(
                         Some("test") | None => continue,
                         Some(_) => '+',
                     };
-                    lines.push(format!(
-                        "{sign} {} {}: {}",
-                        needed.crd,
-                        step["path"].as_str().unwrap_or_default(),
-                        step["value"]
-                    ));
+                    let path = step["path"].as_str().unwrap_or_default();
+                    lines.push(format!("{sign} {} {path}: {}", needed.crd, step["value"]));
                 }
                 operations.extend(steps);
             }

@@ -37,6 +37,16 @@ fn apply(crd: &Value, operations: &[Value]) -> Value {
     crd
 }
 
+/// What has to be there and is not.
+fn lacking(crd: Option<&Value>, needed: &Needed, controller: &str) -> Option<String> {
+    judge(crd, needed, controller).err()
+}
+
+/// What is not there and need not be.
+fn spared(crd: Option<&Value>, needed: &Needed, controller: &str) -> Option<String> {
+    judge(crd, needed, controller).ok().flatten()
+}
+
 fn operations(crd: &Value, needed: &Needed) -> Vec<Value> {
     additions(crd, std::iter::once(needed)).unwrap().0
 }
