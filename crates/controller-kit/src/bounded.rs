@@ -1,66 +1,28 @@
 //! How long a request may be, and how much of an answer is read.
 
-use std::task::{Context, Poll};
-
 use axum::http::{Request, Response};
-use futures_util::future::{BoxFuture, FutureExt as _, TryFutureExt as _};
 use http_body_util::Limited;
 use kube::client::{Body, DynBody};
-use tower::{BoxError, Layer, Service};
+use tower::BoxError;
 
 /// How long a path may be. Names of any text are in it, also such as somebody else wrote, and the library ends the process
 /// where path and server together make no address.
 const PATH: usize = 8 * 1024;
 
-/// What a server that somebody else runs may answer. A page of what we list there has a few hundred KB.
-pub(crate) const OF_A_STRANGER: usize = 8 << 20;
+/// Bytes that a server which somebody else runs may answer. A page of what we list there has a few hundred KB.
+const OF_A_STRANGER: usize = 8 << 20;
 
-/// What a client sends and reads at most.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
-    /// Bytes of an answer. A watch is one answer.
-    pub(crate) answer: usize,
+/// Refuses a request whose path is too long.
+pub(crate) fn path(request: Request<Body>) -> Result<Request<Body>, BoxError> {
+    if request.uri().path().len() > PATH {
+        return Err("a name in the request's path is longer than a name can be".into());
+    }
+    Ok(request)
 }
 
-impl<S> Layer<S> for Bounds {
-    type Service = Bounded<S>;
-
-    fn layer(&self, inner: S) -> Bounded<S> {
-        Bounded { bounds: *self, inner }
-    }
-}
-
-/// A client within its bounds.
-#[derive(Debug)]
-pub(crate) struct Bounded<S> {
-    bounds: Bounds,
-    inner: S,
-}
-
-impl<S> Service<Request<Body>> for Bounded<S>
-where
-    S: Service<Request<Body>, Response = Response<Box<DynBody>>, Error = BoxError>,
-    S::Future: Send + 'static,
-{
-    type Response = Response<Limited<Box<DynBody>>>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        if request.uri().path().len() > PATH {
-            let why = "a name in the request's path is longer than a name can be";
-            return std::future::ready(Err(why.into())).boxed();
-        }
-        let most = self.bounds.answer;
-        self.inner
-            .call(request)
-            .map_ok(move |answer| answer.map(|body| Limited::new(body, most)))
-            .boxed()
-    }
+/// Reads no more of an answer than a stranger may say. A watch is one answer.
+pub(crate) fn answer(answer: Response<Box<DynBody>>) -> Response<Limited<Box<DynBody>>> {
+    answer.map(|body| Limited::new(body, OF_A_STRANGER))
 }
 
 #[cfg(test)]
@@ -69,11 +31,11 @@ mod tests {
     use http_body_util::{BodyExt as _, Full, LengthLimitError};
     use k8s_openapi::api::core::v1::Node;
     use kube::Api;
-    use kube::client::ClientBuilder;
-    use tower::service_fn;
+    use tower::util::MapResponseLayer;
+    use tower::{Layer as _, Service as _, service_fn};
 
     use super::*;
-    use crate::api_error;
+    use crate::{api_error, connection};
 
     /// How much is read of an answer of that many bytes.
     async fn read(bytes: usize) -> Result<usize, BoxError> {
@@ -81,7 +43,7 @@ mod tests {
             let body = Full::new(Bytes::from(vec![b'x'; bytes])).map_err(BoxError::from);
             Ok::<_, BoxError>(Response::new(Box::new(body) as Box<DynBody>))
         });
-        let mut client = Bounds { answer: OF_A_STRANGER }.layer(answer);
+        let mut client = MapResponseLayer::new(super::answer).layer(answer);
         let answer = client.call(Request::new(Body::empty())).await?;
         Ok(answer.into_body().collect().await?.to_bytes().len())
     }
@@ -99,8 +61,7 @@ mod tests {
     async fn a_name_that_makes_no_address_is_an_error_and_ends_nothing() {
         let server = format!("http://127.0.0.1:1/{}", "p".repeat(1000));
         let config = kube::Config::new(server.parse().unwrap());
-        let builder = ClientBuilder::try_from(config).unwrap();
-        let client = builder.with_layer(&Bounds { answer: OF_A_STRANGER }).build();
+        let client = connection::builder(config, "sample").unwrap().build();
         let nodes = Api::<Node>::all(client);
         let told = async |name: String| api_error::explain(&nodes.get(&name).await.unwrap_err());
         assert!(told("n".repeat(65_000)).await.contains("longer than a name"));

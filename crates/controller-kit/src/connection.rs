@@ -14,6 +14,8 @@ use kube::client::{Body, ClientBuilder, ConfigExt as _, DynBody};
 use tower::util::BoxService;
 use tower::{BoxError, ServiceBuilder, ServiceExt};
 
+use crate::bounded;
+
 /// A connection on which nothing came for so long is asked whether the other side is still there, and given up when that is not
 /// answered either: after 35 seconds.
 const SILENCE: Duration = Duration::from_secs(20);
@@ -54,6 +56,7 @@ pub fn builder(mut config: Config, controller: &str) -> kube::Result<ClientBuild
     connector.set_write_timeout(config.write_timeout);
     let connections: Client<_, Body> = Client::builder(TokioExecutor::new()).build(connector);
     let service = ServiceBuilder::new()
+        .filter(bounded::path)
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)

@@ -8,8 +8,8 @@ use kube::Client;
 use crate::backoff;
 use crate::config::Config;
 use crate::events::Events;
-use crate::http::{Liveness, Shown};
 use crate::leadership::Leadership;
+use crate::liveness::Liveness;
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
 use crate::shutdown::Shutdown;
@@ -46,7 +46,7 @@ impl Kit {
         let identity = format!("{host}_{:08x}", backoff::random() >> 32);
         let events = Events::new(client.clone(), config.controller, host);
         let leadership =
-            if config.lease.is_some() { Leadership::none() } else { Leadership::always() };
+            if config.lease.is_some() { Leadership::default() } else { Leadership::always() };
         if let Some(timing) = &config.lease {
             // Whoever waits before it asks for the lease is known not to lead.
             metrics.master.with_label_values(&[timing.name.as_str()]).set(0);
@@ -83,19 +83,11 @@ impl Kit {
                     }
                     before = now;
                     tokio::select! {
-                        () = conditions.next() => {}
-                        () = leadership.next() => {}
+                        _ = conditions.changed() => {}
+                        _ = leadership.changed() => {}
                     }
                 }
             },
         )
-    }
-
-    pub(crate) fn shown(&self) -> Shown {
-        Shown {
-            liveness: self.liveness.clone(),
-            readiness: self.readiness.clone(),
-            metrics: self.metrics.clone(),
-        }
     }
 }

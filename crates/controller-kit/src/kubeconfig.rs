@@ -6,9 +6,10 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, ResourceExt as _};
+use tower::util::MapResponseLayer;
 
 use crate::api_error::chain;
-use crate::bounded::{Bounds, OF_A_STRANGER};
+use crate::bounded;
 use crate::connection;
 
 /// How long the path of a server may be. Joined with that of a request it has to be a path still.
@@ -40,20 +41,26 @@ pub async fn of_user(named: Option<&Path>, context: Option<&str>) -> Result<kube
         (None, Some(_)) => Some(Kubeconfig::read().map_err(|error| unusable(None, &error))?),
         (None, None) => None,
     };
-    let (mut made, has_proxy) = if let Some(file) = file {
-        let has_proxy = names_a_proxy(&file);
-        let context = context.map(str::to_owned);
-        let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
-        let made = kube::Config::from_custom_kubeconfig(file, &options).await;
-        (made.map_err(|error| unusable(named, &error))?, has_proxy)
+    let made = if let Some(file) = file {
+        loaded(file, context).await.map_err(|error| unusable(named, &error))?
     } else {
-        let made = kube::Config::infer().await.map_err(|error| {
+        let mut made = kube::Config::infer().await.map_err(|error| {
             format!("No way to reach an API server: {}; give --kubeconfig (KUBECONFIG) or run in a pod with an account", chain(&error))
         })?;
-        (made, Kubeconfig::read().is_ok_and(|file| names_a_proxy(&file)))
+        let has_proxy = Kubeconfig::read().is_ok_and(|file| names_a_proxy(&file));
+        made.proxy_url = made.proxy_url.filter(|_| has_proxy);
+        made
     };
-    made.proxy_url = made.proxy_url.filter(|_| has_proxy);
     check(&made).map_err(|why| format!("The kubeconfig (--kubeconfig, KUBECONFIG) {why}"))?;
+    Ok(made)
+}
+
+async fn loaded(file: Kubeconfig, context: Option<&str>) -> Result<kube::Config, KubeconfigError> {
+    let has_proxy = names_a_proxy(&file);
+    let context = context.map(str::to_owned);
+    let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
+    let mut made = kube::Config::from_custom_kubeconfig(file, &options).await?;
+    made.proxy_url = made.proxy_url.filter(|_| has_proxy);
     Ok(made)
 }
 
@@ -119,7 +126,7 @@ async fn made(
     let builder = connection::builder(config, controller).map_err(|_| {
         wrong("makes no client: correct its certificates, its key or its proxy".to_owned())
     })?;
-    Ok(builder.with_layer(&Bounds { answer: OF_A_STRANGER }).build())
+    Ok(builder.with_layer(&MapResponseLayer::new(bounded::answer)).build())
 }
 
 async fn config(text: &str) -> Result<kube::Config, String> {
@@ -141,11 +148,7 @@ async fn config(text: &str) -> Result<kube::Config, String> {
     if reads_files {
         return Err("names files, which are not here: put their contents into it".to_owned());
     }
-    let options = KubeConfigOptions::default();
-    let has_proxy = names_a_proxy(&all);
-    let made = kube::Config::from_custom_kubeconfig(all, &options).await;
-    let mut config = made.map_err(|error| explain(&error))?;
-    config.proxy_url = config.proxy_url.filter(|_| has_proxy);
+    let config = loaded(all, None).await.map_err(|error| explain(&error))?;
     check(&config)?;
     Ok(config)
 }

@@ -29,8 +29,6 @@ use tokio::time::Instant;
 use crate::api_error;
 use crate::config::LeaseConfig;
 use crate::kit::Kit;
-use crate::leadership::Leadership;
-use crate::readiness::Readiness;
 
 /// Names what the holder of the lease has lacked for a while.
 pub const LEADER_LACKS: &str = "ferrite.metal3.io/leader-lacks";
@@ -144,62 +142,48 @@ pub fn is_valid(timing: &LeaseConfig, view: &View, now: Duration) -> bool {
     view.held_since.is_some_and(|sent| now < sent + timing.renew_deadline)
 }
 
-/// Why keeping the lease ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// The process is to end and the lease is free again, unless the API server did not answer.
-    Released,
-    /// Somebody else may hold it.
-    Lost,
-}
-
-/// Takes the lease when it is free and keeps it. Drop the work first, then ask for the release, which says until when
-/// the API server is waited for.
-pub async fn keep(kit: &Kit, timing: &LeaseConfig, release: impl Future<Output = Instant>) -> End {
+/// Takes the lease when it is free and keeps it, until it is lost or released. Drop the work first, then ask for the release,
+/// which says until when the API server is waited for.
+pub async fn keep(kit: &Kit, timing: &LeaseConfig, release: impl Future<Output = Instant>) {
     let namespace = timing.namespace.as_deref().unwrap_or_else(|| kit.client.default_namespace());
     let mut keeper = Keeper {
+        kit,
+        timing,
+        me: &kit.identity,
         api: Api::namespaced(kit.client.clone(), namespace),
-        me: kit.identity.to_string(),
-        timing: timing.clone(),
         start: Instant::now(),
         view: View::default(),
-        leadership: kit.leadership.clone(),
-        readiness: kit.readiness.clone(),
-        patience: timing.renew_deadline / 2,
         failing: false,
     };
     let master = kit.metrics.master.with_label_values(&[timing.name.as_str()]);
-    let leadership = kit.leadership.clone();
     let until = tokio::select! {
         until = release => Some(until),
         // A request that hangs must not hide that the time is over.
-        () = leadership.until_taken_and_lost() => None,
-        () = keeper.turn(kit, &master) => None,
+        () = kit.leadership.until_taken_and_lost() => None,
+        () = keeper.turn(&master) => None,
     };
     if let Some(until) = until {
         keeper.release(until).await;
     }
-    keeper.leadership.set(None);
+    kit.leadership.set(None);
     master.set(0);
     kit.liveness.done("lease");
-    if until.is_some() { End::Released } else { End::Lost }
 }
 
-struct Keeper {
+struct Keeper<'a> {
+    kit: &'a Kit,
+    timing: &'a LeaseConfig,
+    me: &'a str,
     api: Api<Lease>,
-    me: String,
-    timing: LeaseConfig,
     start: Instant,
     view: View,
-    leadership: Leadership,
-    readiness: Readiness,
-    patience: Duration,
     failing: bool,
 }
 
-impl Keeper {
-    async fn turn(&mut self, kit: &Kit, master: &prometheus::IntGauge) {
-        let mut conditions = self.readiness.subscribe();
+impl Keeper<'_> {
+    async fn turn(&mut self, master: &prometheus::IntGauge) {
+        let kit = self.kit;
+        let mut conditions = kit.readiness.subscribe();
         let only_this =
             watcher::Config::default().fields(&format!("metadata.name={}", self.timing.name));
         let mut changes = watcher(self.api.clone(), only_this).default_backoff().boxed();
@@ -207,7 +191,7 @@ impl Keeper {
             kit.liveness.beat("lease", self.timing.duration * 4);
             let now = self.start.elapsed();
             self.note_fitness(now);
-            let until = match next(&self.me, &self.timing, &self.view, now) {
+            let until = match next(self.me, self.timing, &self.view, now) {
                 Next::Lost => return,
                 Next::WaitUntil(until) => until,
                 Next::GiveAway => {
@@ -224,7 +208,7 @@ impl Keeper {
                 }
                 step => {
                     if self.request(step).await {
-                        master.set(i64::from(self.leadership.is_held()));
+                        master.set(i64::from(kit.leadership.is_held()));
                         continue;
                     }
                     self.start.elapsed() + self.timing.retry_period
@@ -234,7 +218,7 @@ impl Keeper {
             let until = self.start + until.min(self.start.elapsed() + self.timing.duration);
             tokio::select! {
                 () = tokio::time::sleep_until(until) => {}
-                () = conditions.next() => {}
+                _ = conditions.changed() => {}
                 event = changes.next() => match event {
                     Some(Ok(watcher::Event::Apply(lease) | watcher::Event::InitApply(lease))) => self.saw(Some(&lease)),
                     Some(Ok(watcher::Event::Delete(_))) => self.saw(None),
@@ -248,45 +232,14 @@ impl Keeper {
 
     fn note_fitness(&mut self, now: Duration) {
         let since = self.view.lacks.as_ref().map_or(now, |(_, since)| *since);
-        self.view.lacks = self.readiness.lacks_to_lead().map(|lacks| (lacks, since));
+        self.view.lacks = self.kit.readiness.lacks_to_lead().map(|lacks| (lacks, since));
     }
 
     /// Does one request; false when it failed and is to be tried again later.
     async fn request(&mut self, step: Next) -> bool {
-        let sent = self.start.elapsed();
-        let name = self.timing.name.clone();
-        let write = async |keeper: &Self, spec: LeaseSpec| match keeper.version() {
-            None => {
-                let metadata = ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
-                let lease = Lease { metadata, spec: Some(spec) };
-                keeper.api.create(&PostParams::default(), &lease).await.map(Some)
-            }
-            Some(version) => {
-                let lacks = lacks_for_long(&keeper.view, sent);
-                let says = json!({ LEADER_LACKS: lacks, LEASE_WANTED_BY: null });
-                keeper.patch(version, says, Some(&spec)).await.map(Some)
-            }
-        };
-        let answer = match step {
-            Next::Create | Next::Take | Next::Renew => {
-                let spec = self.spec(step);
-                tokio::time::timeout(self.patience, write(self, spec)).await
-            }
-            Next::Ask => {
-                tracing::info!(
-                    lease.name = name,
-                    "Asks for the lease of a leader that lacks something"
-                );
-                let asks = json!({ LEASE_WANTED_BY: self.me });
-                let write = self.patch(self.version().unwrap_or_default(), asks, None);
-                tokio::time::timeout(self.patience, async { write.await.map(Some) }).await
-            }
-            _ => {
-                let read = async { api_error::unless_gone(self.api.get(&name).await) };
-                tokio::time::timeout(self.patience, read).await
-            }
-        };
-        let problem = match answer {
+        let (sent, name) = (self.start.elapsed(), &self.timing.name);
+        let patience = self.timing.renew_deadline / 2;
+        let problem = match tokio::time::timeout(patience, self.send(step, sent)).await {
             Ok(Ok(lease)) => {
                 self.saw(lease.as_ref());
                 if matches!(step, Next::Create | Next::Take | Next::Renew) {
@@ -294,7 +247,8 @@ impl Keeper {
                         tracing::info!(lease.name = name, lease.holder = self.me, "Took the lease");
                     }
                     self.view.held_since = Some(sent);
-                    self.leadership.set(Some(self.start + sent + self.timing.renew_deadline));
+                    let fence = self.start + sent + self.timing.renew_deadline;
+                    self.kit.leadership.set(Some(fence));
                 }
                 self.failing = false;
                 return true;
@@ -316,6 +270,34 @@ impl Keeper {
         }
         self.failing = true;
         false
+    }
+
+    /// The request of a step, and the lease after it, if there is one.
+    async fn send(&self, step: Next, sent: Duration) -> kube::Result<Option<Lease>> {
+        let name = &self.timing.name;
+        let sent = match step {
+            Next::Create => {
+                let metadata = ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
+                let lease = Lease { metadata, spec: Some(self.spec(step)) };
+                self.api.create(&PostParams::default(), &lease).await
+            }
+            Next::Take | Next::Renew => {
+                let lacks = lacks_for_long(&self.view, sent);
+                let says = json!({ "annotations": { LEADER_LACKS: lacks, LEASE_WANTED_BY: null } });
+                let renewed = json!({ "metadata": says, "spec": self.spec(step) });
+                self.patch(self.version(), renewed).await
+            }
+            Next::Ask => {
+                tracing::info!(
+                    lease.name = name,
+                    "Asks for the lease of a leader that lacks something"
+                );
+                let asks = json!({ "annotations": { LEASE_WANTED_BY: self.me } });
+                self.patch(self.version(), json!({ "metadata": asks })).await
+            }
+            _ => return api_error::unless_gone(self.api.get(name).await),
+        };
+        sent.map(Some)
     }
 
     fn saw(&mut self, lease: Option<&Lease>) {
@@ -346,14 +328,14 @@ impl Keeper {
         self.view.seen = self.start.elapsed();
     }
 
-    fn version(&self) -> Option<&str> {
-        self.view.record.as_ref().map(|record| record.version.as_str())
+    fn version(&self) -> &str {
+        self.view.record.as_ref().map_or("", |record| record.version.as_str())
     }
 
     fn spec(&self, step: Next) -> LeaseSpec {
         let now = MicroTime(Timestamp::now());
         LeaseSpec {
-            holder_identity: Some(self.me.clone()),
+            holder_identity: Some(self.me.to_owned()),
             lease_duration_seconds: i32::try_from(self.timing.duration.as_secs()).ok(),
             acquire_time: (step != Next::Renew).then(|| now.clone()),
             renew_time: Some(now),
@@ -361,57 +343,49 @@ impl Keeper {
         }
     }
 
-    async fn patch(
-        &self,
-        version: &str,
-        annotations: Value,
-        spec: Option<&LeaseSpec>,
-    ) -> Result<Lease, kube::Error> {
-        let metadata = json!({ "resourceVersion": version, "annotations": annotations });
-        let mut patch = json!({ "metadata": metadata });
-        if let Some(spec) = spec {
-            patch["spec"] = json!(spec);
-        }
+    /// Changes the lease if it still has this version.
+    async fn patch(&self, version: &str, mut patch: Value) -> kube::Result<Lease> {
+        patch["metadata"]["resourceVersion"] = json!(version);
         self.api.patch(&self.timing.name, &PatchParams::default(), &Patch::Merge(patch)).await
     }
 
     /// Leaves the lease free, so that the next one need not wait. What does not work until then is left to time.
     async fn release(&mut self, until: Instant) {
-        if !is_valid(&self.timing, &self.view, self.start.elapsed()) {
+        if !is_valid(self.timing, &self.view, self.start.elapsed()) {
             return;
         }
         // From here on nothing may act, whatever becomes of the request.
-        self.leadership.set(None);
-        match tokio::time::timeout_at(until, self.free()).await {
-            Ok(Ok(())) => tracing::info!(lease.name = self.timing.name, "Released the lease"),
-            Ok(Err(error)) => {
-                tracing::warn!(error = api_error::explain(&error), "Could not release the lease");
+        self.kit.leadership.set(None);
+        let error = match tokio::time::timeout_at(until, self.free()).await {
+            Ok(Ok(())) => {
+                tracing::info!(lease.name = self.timing.name, "Released the lease");
+                return;
             }
-            Err(_) => {
-                let error = "the API server did not answer in time";
-                tracing::warn!(error, "Could not release the lease");
-            }
-        }
+            Ok(Err(error)) => api_error::explain(&error),
+            Err(_) => "the API server did not answer in time".to_owned(),
+        };
+        tracing::warn!(error, "Could not release the lease");
     }
 
     /// One write, as every request costs time that somebody waits for.
-    async fn free(&self) -> Result<(), kube::Error> {
+    async fn free(&self) -> kube::Result<()> {
         let spec = LeaseSpec {
             holder_identity: Some(String::new()),
             lease_duration_seconds: Some(1),
             renew_time: Some(MicroTime(Timestamp::now())),
             ..LeaseSpec::default()
         };
-        match self.patch(self.version().unwrap_or_default(), json!({}), Some(&spec)).await {
+        let freed = json!({ "spec": spec });
+        match self.patch(self.version(), freed.clone()).await {
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             done => return done.map(drop),
         }
         // A renewal that was cut off changed the version after all.
         let lease = self.api.get(&self.timing.name).await?;
         let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
-        if holder == Some(&*self.me) {
+        if holder == Some(self.me) {
             let version = lease.metadata.resource_version.as_deref().unwrap_or_default();
-            self.patch(version, json!({}), Some(&spec)).await?;
+            self.patch(version, freed).await?;
         }
         Ok(())
     }

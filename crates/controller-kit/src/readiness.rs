@@ -30,14 +30,8 @@ enum Weight {
 }
 
 /// The process' conditions; clones share them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Readiness(Arc<watch::Sender<BTreeMap<String, Condition>>>);
-
-impl Default for Readiness {
-    fn default() -> Self {
-        Self(Arc::new(watch::Sender::new(BTreeMap::new())))
-    }
-}
 
 impl Readiness {
     /// Names a condition that must hold before anything acts. It starts as not ready.
@@ -80,17 +74,15 @@ impl Readiness {
     /// The names of those that do not hold and without which another replica should lead.
     pub(crate) fn lacks_to_lead(&self) -> Option<String> {
         let conditions = self.0.borrow();
-        let lacking = conditions
-            .iter()
-            .filter(|(_, it)| it.weight >= Weight::Leads && it.lacking.is_some())
-            .map(|(name, _)| name.as_str());
-        let names: Vec<&str> = lacking.collect();
+        let lacks = |it: &Condition| it.weight >= Weight::Leads && it.lacking.is_some();
+        let lacking = conditions.iter().filter(|(_, it)| lacks(it));
+        let names: Vec<&str> = lacking.map(|(name, _)| name.as_str()).collect();
         (!names.is_empty()).then(|| names.join(", "))
     }
 
     /// Tells of each change of any condition from now on.
-    pub(crate) fn subscribe(&self) -> Changes {
-        Changes(self.0.subscribe())
+    pub(crate) fn subscribe(&self) -> watch::Receiver<impl Send + Sync + use<>> {
+        self.0.subscribe()
     }
 
     /// One line per condition, as Kubernetes' own servers print them.
@@ -122,18 +114,6 @@ impl Readiness {
             conditions.insert(name.to_owned(), new);
             true
         });
-    }
-}
-
-/// Waits for changes of the conditions.
-pub(crate) struct Changes(watch::Receiver<BTreeMap<String, Condition>>);
-
-impl Changes {
-    /// Returns after the next change.
-    pub(crate) async fn next(&mut self) {
-        if self.0.changed().await.is_err() {
-            std::future::pending::<()>().await;
-        }
     }
 }
 

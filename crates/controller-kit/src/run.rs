@@ -4,20 +4,21 @@ use std::process::ExitCode;
 use std::task::Poll;
 use std::time::Duration;
 
-use kube::Client;
+use kube::client::ClientBuilder;
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 
 use crate::api_error;
-use crate::bounded::Bounds;
 use crate::check::{self, Check};
 use crate::config::{CheckOutput, Command, Config, GitOps, Mistakes};
+use crate::connection::{self, Connections};
 use crate::crd::{self, Needed, gitops, keep};
 use crate::kit::Kit;
 use crate::kubeconfig;
-use crate::lease::{self, End};
+use crate::lease;
 use crate::metrics::Metrics;
 use crate::shutdown::Shutdown;
-use crate::{connection, http, telemetry};
+use crate::{http, telemetry};
 
 /// How long work under way may go on after the process was asked to end.
 const LAST_WORK: Duration = Duration::from_millis(300);
@@ -28,8 +29,6 @@ const LAST_WORD: Duration = Duration::from_millis(800);
 const EXTENDING: Duration = Duration::from_secs(60);
 /// The condition that holds once the work has named its own: between the CRDs and those, nobody is ready.
 const STARTED: &str = "start";
-/// A loop that does not turn for this long is stuck.
-const TURN: Duration = Duration::from_secs(30);
 
 /// What a controller needs from outside, as plain data.
 #[derive(Default)]
@@ -48,17 +47,13 @@ pub struct Needs {
 
 /// Does what the command line says; `work` is the controller's own future and runs until the
 /// process ends. Everything that a `main` does after parsing.
-pub fn main<F, W>(
+pub fn main(
     command: Option<Command>,
     config: Config,
     mistakes: Mistakes,
     needs: Needs,
-    work: F,
-) -> ExitCode
-where
-    F: FnOnce(Kit) -> W,
-    W: Future<Output = Result<(), String>>,
-{
+    work: impl AsyncFnOnce(Kit) -> Result<(), String>,
+) -> ExitCode {
     if let Err(code) = mistakes.finish() {
         return code;
     }
@@ -96,17 +91,16 @@ fn fail(problem: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-async fn run<F, W>(config: Config, needs: Needs, work: F) -> Result<ExitCode, String>
-where
-    F: FnOnce(Kit) -> W,
-    W: Future<Output = Result<(), String>>,
-{
-    let shutdown =
-        Shutdown::on_signals().map_err(|error| format!("Cannot watch signals: {error}"))?;
+async fn run(
+    config: Config,
+    needs: Needs,
+    work: impl AsyncFnOnce(Kit) -> Result<(), String>,
+) -> Result<ExitCode, String> {
+    let shutdown = Shutdown::on_signals()?;
     let listener = http::bind(config.listen).await?;
     let metrics = Metrics::new(config.controller)
         .map_err(|error| format!("Cannot set up metrics: {error}"))?;
-    let client = client(&config, &metrics).await?;
+    let client = connect(&config).await?.with_layer(&metrics).build();
     let kit = Kit::new(config, client, metrics, shutdown);
     tracing::info!(identity = &*kit.identity, version = env!("CARGO_PKG_VERSION"), "Started");
     start(kit, listener, &needs.fields, work).await
@@ -114,31 +108,20 @@ where
 
 /// Runs a controller with handles and a listener that the caller made; tests give their own client.
 /// Returns when the process is to end: work first, then the lease.
-pub async fn start<F, W>(
+pub async fn start(
     kit: Kit,
     listener: TcpListener,
     needed: &[Needed],
-    work: F,
-) -> Result<ExitCode, String>
-where
-    F: FnOnce(Kit) -> W,
-    W: Future<Output = Result<(), String>>,
-{
+    work: impl AsyncFnOnce(Kit) -> Result<(), String>,
+) -> Result<ExitCode, String> {
     crd::require(&kit, needed);
     kit.readiness.not_ready(STARTED, "see the other conditions of this list");
-    let ticks = async {
-        loop {
-            kit.liveness.beat("runtime", TURN);
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
-    };
-    let stopped = tokio::sync::Notify::new();
     let working = async {
         // A process that cannot act must not take the lease from one that can.
         let mut conditions = kit.readiness.subscribe();
         while !kit.readiness.may_act() {
             tokio::select! {
-                () = conditions.next() => {}
+                _ = conditions.changed() => {}
                 () = kit.shutdown.requested() => return Ok(()),
             }
         }
@@ -148,43 +131,33 @@ where
             return result;
         }
         kit.readiness.ready(STARTED);
-        let leading = async {
-            match &kit.config.lease {
-                None => std::future::pending().await,
-                Some(timing) => {
-                    let until = async {
-                        stopped.notified().await;
-                        kit.shutdown.since().unwrap_or_else(tokio::time::Instant::now) + LAST_WORD
-                    };
-                    lease::keep(&kit, timing, until).await
-                }
-            }
-        };
+        let lost = "The lease ended; the process ends so that nothing acts without it";
+        let mut result = Err(lost.to_owned());
         let patience = async {
             kit.shutdown.requested().await;
             tokio::time::sleep(LAST_WORK).await;
         };
-        tokio::pin!(leading);
-        let result = tokio::select! {
-            result = &mut work => result,
-            () = patience => Ok(()),
-            end = &mut leading => return Err(format!("The lease ended ({end:?}); the process ends so that nothing acts without it")),
+        let worked = async {
+            result = tokio::select! {
+                result = &mut work => result,
+                () = patience => Ok(()),
+            };
+            // Only then may somebody else take over.
+            drop(work);
+            kit.shutdown.since().unwrap_or_else(Instant::now) + LAST_WORD
         };
-        // Only then may somebody else take over.
-        drop(work);
-        if kit.config.lease.is_some() {
-            stopped.notify_one();
-            if leading.await == End::Lost {
-                tracing::debug!("Nothing to release");
+        match &kit.config.lease {
+            Some(timing) => lease::keep(&kit, timing, worked).await,
+            None => {
+                worked.await;
             }
         }
         result
     };
     let result = tokio::select! {
         result = working => result,
-        result = http::serve(listener, kit.shown()) => Err(format!("Probes and metrics ended: {result:?}")),
+        result = http::serve(listener, kit.clone()) => Err(format!("Probes and metrics ended: {result:?}")),
         never = crd::keep_checking(&kit, needed) => match never {},
-        () = ticks => Ok(()),
     };
     if result.is_ok() && !kit.shutdown.is_requested() {
         return Err("The controller ended by itself".to_owned());
@@ -193,22 +166,19 @@ where
 }
 
 async fn check_all(config: &Config, needs: Needs, output: CheckOutput) -> Result<ExitCode, String> {
-    let client = plain_client(config).await?;
+    let client = connect(config).await?.build();
     let rules = (needs.rules, &needs.switches[..]);
     let rows = check::run(&client, config, &needs.fields, rules, needs.checks).await;
     match output {
         CheckOutput::Table => print!("{}", check::table(&rows)),
         CheckOutput::Json => println!("{}", check::json(config.controller, &rows)),
     }
-    Ok(if rows.iter().all(|row| row.result.is_ok()) {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    let is_fine = rows.iter().all(|row| row.result.is_ok());
+    Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 async fn extend(config: &Config, needs: &Needs, dry_run: bool) -> Result<ExitCode, String> {
-    let client = plain_client(config).await?;
+    let client = connect(config).await?.build();
     let lines = in_time(crd::extend(&client, &needs.fields, dry_run)).await?;
     if lines.is_empty() {
         println!("{} needs no field that CRDs of others lack", config.controller);
@@ -221,9 +191,7 @@ async fn extend(config: &Config, needs: &Needs, dry_run: bool) -> Result<ExitCod
 
 /// Adds the fields, again whenever somebody takes them away, until the process is asked to end.
 async fn keep_extended(config: &Config, needs: &Needs) -> Result<ExitCode, String> {
-    let shutdown =
-        Shutdown::on_signals().map_err(|error| format!("Cannot watch signals: {error}"))?;
-    let client = plain_client(config).await?;
+    let (shutdown, client) = (Shutdown::on_signals()?, connect(config).await?.build());
     tokio::select! {
         never = keep::fields(&client, &needs.fields) => match never {},
         () = shutdown.requested() => Ok(ExitCode::SUCCESS),
@@ -231,7 +199,7 @@ async fn keep_extended(config: &Config, needs: &Needs) -> Result<ExitCode, Strin
 }
 
 async fn print_for(config: &Config, needs: &Needs, tool: GitOps) -> Result<ExitCode, String> {
-    let client = plain_client(config).await?;
+    let client = connect(config).await?.build();
     let printing = gitops::print(&client, &needs.fields, tool);
     print!("{}", in_time(printing).await?);
     Ok(ExitCode::SUCCESS)
@@ -244,22 +212,15 @@ async fn in_time<T>(extending: impl Future<Output = Result<T, String>>) -> Resul
         .map_err(|_| format!("The API server did not answer within {} s", EXTENDING.as_secs()))?
 }
 
-async fn plain_client(config: &Config) -> Result<Client, String> {
-    let metrics = Metrics::new(config.controller).map_err(|error| error.to_string())?;
-    client(config, &metrics).await
-}
-
-/// The client of a controller: counted, with a short way to say that a server is not there, and
-/// without the library's retries, which are silent and go on for minutes.
-pub async fn client(config: &Config, metrics: &Metrics) -> Result<Client, String> {
+/// Makes the client of a controller: with a short way to say that a server is not there, and without the library's retries,
+/// which are silent and go on for minutes. The API server is our own: nothing bounds its answers.
+async fn connect(config: &Config) -> Result<ClientBuilder<Connections>, String> {
     let mut connection = kubeconfig::of_user(config.kubeconfig.as_deref(), None).await?;
     tracing::info!(address = %connection.cluster_url, "The API server");
     connection.connect_timeout = Some(Duration::from_secs(5));
-    let builder = connection::builder(connection, config.controller).map_err(|error| {
+    connection::builder(connection, config.controller).map_err(|error| {
         format!("The kubeconfig does not make a client: {}", api_error::chain(&error))
-    })?;
-    // The API server is our own, and a watch is an answer that goes on.
-    Ok(builder.with_layer(&Bounds { answer: usize::MAX }).with_layer(metrics).build())
+    })
 }
 
 #[cfg(test)]

@@ -7,21 +7,16 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// Says when the process is asked to end. Clones see the same request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Shutdown(Arc<watch::Sender<Option<Instant>>>);
-
-impl Default for Shutdown {
-    fn default() -> Self {
-        Self(Arc::new(watch::Sender::new(None)))
-    }
-}
 
 impl Shutdown {
     /// Watches SIGTERM and SIGINT. Further signals change nothing: stopping takes under a second.
-    pub fn on_signals() -> std::io::Result<Self> {
+    pub fn on_signals() -> Result<Self, String> {
         let shutdown = Self::default();
-        let mut term = signal(SignalKind::terminate())?;
-        let mut int = signal(SignalKind::interrupt())?;
+        let watch = |kind| signal(kind).map_err(|error| format!("Cannot watch signals: {error}"));
+        let mut term = watch(SignalKind::terminate())?;
+        let mut int = watch(SignalKind::interrupt())?;
         let request = shutdown.clone();
         tokio::spawn(async move {
             tokio::select! {

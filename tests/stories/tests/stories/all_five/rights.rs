@@ -76,7 +76,7 @@ const RARE: [Rare; 28] = [
         &["get"],
         ("coordination.k8s.io", "leases"),
         "controller-kit/src/lease.rs",
-        "self.api.get(&name)",
+        "self.api.get(name)",
     ),
     // A machine of a deployment or a control plane: its host may be kept for it. The machines of the day have no owner.
     rare(
