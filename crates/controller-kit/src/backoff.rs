@@ -1,8 +1,8 @@
 //! When a key that failed is looked at again.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher as _, Hash, Hasher as _};
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::time::Duration;
 
 /// How an error is retried.
@@ -59,32 +59,21 @@ pub fn retry(class: Class, failures: u32, unit: f64) -> Option<Duration> {
     }
 }
 
-/// Counted failures in a row, by key. Only keys that fail take memory.
-#[derive(Debug)]
-pub struct Failures<K>(HashMap<K, u32>);
-
-impl<K> Default for Failures<K> {
-    fn default() -> Self {
-        Self(HashMap::new())
+/// Notes a failure of a key in their counts, and says after how long to look again. A key that succeeded or is gone is taken
+/// out of the counts by the caller.
+pub fn failed<K: Ord>(
+    counts: &mut BTreeMap<K, u32>,
+    key: K,
+    class: Class,
+    unit: f64,
+) -> Option<Duration> {
+    // The normal course of things, which makes no object look bad.
+    if matches!(class, Class::Invalid | Class::Conflict | Class::NotFound) {
+        return retry(class, 0, unit);
     }
-}
-
-impl<K: Eq + Hash> Failures<K> {
-    /// Notes a failure and says after how long to look again.
-    pub fn failed(&mut self, key: K, class: Class, unit: f64) -> Option<Duration> {
-        // The normal course of things, which makes no object look bad.
-        if matches!(class, Class::Invalid | Class::Conflict | Class::NotFound) {
-            return retry(class, 0, unit);
-        }
-        let count = self.0.entry(key).or_default();
-        *count = count.saturating_add(1);
-        retry(class, *count, unit)
-    }
-
-    /// Forgets the key: it succeeded, or is gone.
-    pub fn forget(&mut self, key: &K) {
-        self.0.remove(key);
-    }
+    let count = counts.entry(key).or_default();
+    *count = count.saturating_add(1);
+    retry(class, *count, unit)
 }
 
 /// A random number from 0 to 1. The standard library seeds its hash tables at random, which is
@@ -116,24 +105,24 @@ mod tests {
 
     #[test]
     fn a_conflict_is_not_counted_as_a_failure() {
-        let mut failures = Failures::default();
+        let mut counts = BTreeMap::new();
         for class in [Class::Conflict, Class::NotFound, Class::Invalid] {
-            failures.failed("a", class, 0.5);
+            failed(&mut counts, "a", class, 0.5);
         }
-        assert!(failures.0.is_empty());
-        failures.failed("a", Class::Transient, 0.5);
-        failures.failed("a", Class::Conflict, 0.5);
-        assert_eq!(failures.0["a"], 1);
+        assert!(counts.is_empty());
+        failed(&mut counts, "a", Class::Transient, 0.5);
+        failed(&mut counts, "a", Class::Conflict, 0.5);
+        assert_eq!(counts["a"], 1);
     }
 
     #[test]
     fn success_starts_over() {
-        let mut failures = Failures::default();
-        let first = failures.failed("a", Class::Transient, 1.0);
-        let second = failures.failed("a", Class::Transient, 1.0);
+        let mut counts = BTreeMap::new();
+        let first = failed(&mut counts, "a", Class::Transient, 1.0);
+        let second = failed(&mut counts, "a", Class::Transient, 1.0);
         assert_ne!(first, second);
-        failures.forget(&"a");
-        assert_eq!(failures.failed("a", Class::Transient, 1.0), first);
+        counts.remove("a");
+        assert_eq!(failed(&mut counts, "a", Class::Transient, 1.0), first);
     }
 
     #[test]

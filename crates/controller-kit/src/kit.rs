@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use futures_util::Stream;
 use kube::Client;
 
 use crate::backoff;
@@ -47,6 +46,7 @@ impl Kit {
         let events = Events::new(client.clone(), config.controller, host);
         let leadership =
             if config.lease.is_some() { Leadership::default() } else { Leadership::always() };
+        metrics.most_active.set(i64::from(config.concurrency));
         if let Some(timing) = &config.lease {
             // Whoever waits before it asks for the lease is known not to lead.
             metrics.master.with_label_values(&[timing.name.as_str()]).set(0);
@@ -67,27 +67,5 @@ impl Kit {
     /// Whether anything may be written now: we lead, and every condition that gates the work holds.
     pub fn may_act(&self) -> bool {
         self.leadership.is_held() && self.readiness.may_act() && !self.shutdown.is_requested()
-    }
-
-    /// One item each time acting becomes possible: then everything has to be looked at, since what
-    /// changed before was not acted on.
-    pub fn allowed(&self) -> impl Stream<Item = ()> + Send + use<> {
-        let start = (self.clone(), self.readiness.subscribe(), self.leadership.subscribe(), false);
-        futures_util::stream::unfold(
-            start,
-            async |(kit, mut conditions, mut leadership, mut before)| {
-                loop {
-                    let now = kit.may_act();
-                    if now && !before {
-                        return Some(((), (kit, conditions, leadership, true)));
-                    }
-                    before = now;
-                    tokio::select! {
-                        _ = conditions.changed() => {}
-                        _ = leadership.changed() => {}
-                    }
-                }
-            },
-        )
     }
 }

@@ -3,16 +3,16 @@
 //! There is no `workqueue_*`: the scheduler below does not show its queue, and a number made up
 //! is worse than none.
 
-use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use axum::http::{Request, Response};
+use futures_util::future::BoxFuture;
 use kube::client::Body;
 use prometheus::core::{Collector, Desc};
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
-    Encoder as _, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec,
-    Opts, Registry, TextEncoder,
+    Encoder as _, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
 };
 
 const SECONDS: &[f64] =
@@ -24,11 +24,11 @@ pub struct Metrics {
     /// Everything that `/metrics` shows.
     pub registry: Registry,
     pub(crate) reconciles: IntCounterVec,
-    pub(crate) errors: IntCounterVec,
-    pub(crate) timeouts: IntCounterVec,
-    pub(crate) seconds: HistogramVec,
-    pub(crate) active: IntGaugeVec,
-    pub(crate) most_active: IntGaugeVec,
+    pub(crate) errors: IntCounter,
+    pub(crate) timeouts: IntCounter,
+    pub(crate) seconds: Histogram,
+    pub(crate) active: IntGauge,
+    pub(crate) most_active: IntGauge,
     pub(crate) master: IntGaugeVec,
     pub(crate) undecodable: IntGaugeVec,
     ready: IntGauge,
@@ -40,84 +40,66 @@ impl Metrics {
     /// a series that appears late misses its first step.
     pub fn new(controller: &str) -> Result<Self, prometheus::Error> {
         let registry = Registry::new();
-        let counter = |name: &str, help: &str, labels: &[&str]| {
-            register(&registry, IntCounterVec::new(Opts::new(name, help), labels)?)
-        };
-        let gauge = |name: &str, help: &str, labels: &[&str]| {
+        let own =
+            |name: &str, help: &str| Opts::new(name, help).const_label("controller", controller);
+        let counters =
+            |opts: Opts, labels: &[&str]| register(&registry, IntCounterVec::new(opts, labels)?);
+        let gauges = |name: &str, help: &str, labels: &[&str]| {
             register(&registry, IntGaugeVec::new(Opts::new(name, help), labels)?)
         };
-        let one = &["controller"][..];
+        let counter = |opts: Opts| register(&registry, IntCounter::with_opts(opts)?);
+        let gauge = |opts: Opts| register(&registry, IntGauge::with_opts(opts)?);
+        let seconds = own("controller_runtime_reconcile_time_seconds", "Time of a reconcile");
+        let seconds = HistogramOpts::from(seconds).buckets(SECONDS.to_vec());
         let metrics = Self {
-            reconciles: counter(
-                "controller_runtime_reconcile_total",
-                "Reconciles by result",
-                &["controller", "result"],
+            reconciles: counters(
+                own("controller_runtime_reconcile_total", "Reconciles by result"),
+                &["result"],
             )?,
-            errors: counter(
+            errors: counter(own(
                 "controller_runtime_reconcile_errors_total",
                 "Reconciles that failed",
-                one,
-            )?,
-            timeouts: counter(
+            ))?,
+            timeouts: counter(own(
                 "controller_runtime_reconcile_timeouts_total",
                 "Reconciles that were given up at their deadline",
-                one,
-            )?,
-            seconds: register(
-                &registry,
-                HistogramVec::new(
-                    HistogramOpts::new(
-                        "controller_runtime_reconcile_time_seconds",
-                        "Time of a reconcile",
-                    )
-                    .buckets(SECONDS.to_vec()),
-                    one,
-                )?,
-            )?,
-            active: gauge("controller_runtime_active_workers", "Reconciles under way", one)?,
-            most_active: gauge(
+            ))?,
+            seconds: register(&registry, Histogram::with_opts(seconds)?)?,
+            active: gauge(own("controller_runtime_active_workers", "Reconciles under way"))?,
+            most_active: gauge(own(
                 "controller_runtime_max_concurrent_reconciles",
                 "Most reconciles at the same time",
-                one,
-            )?,
-            master: gauge(
+            ))?,
+            master: gauges(
                 "leader_election_master_status",
                 "1 while this process holds the lease",
                 &["name"],
             )?,
-            undecodable: gauge(
+            undecodable: gauges(
                 "ferrite_undecodable_objects",
                 "Objects that are left out because they cannot be decoded",
                 &["kind"],
             )?,
-            ready: register(
-                &registry,
-                IntGauge::new(
-                    "ferrite_ready",
-                    "1 while `/readyz` says that this process is ready",
-                )?,
-            )?,
-            requests: counter(
-                "rest_client_requests_total",
-                "Requests to the API server by answer; code is <error> when there was none",
+            ready: gauge(Opts::new(
+                "ferrite_ready",
+                "1 while `/readyz` says that this process is ready",
+            ))?,
+            requests: counters(
+                Opts::new(
+                    "rest_client_requests_total",
+                    "Requests to the API server by answer; code is <error> when there was none",
+                ),
                 &["code", "method"],
             )?,
             registry: registry.clone(),
         };
         for result in ["success", "requeue_after", "error"] {
-            metrics.reconciles.with_label_values(&[controller, result]);
+            metrics.reconciles.with_label_values(&[result]);
         }
-        metrics.errors.with_label_values(&[controller]);
-        metrics.timeouts.with_label_values(&[controller]);
-        metrics.seconds.with_label_values(&[controller]);
-        metrics.active.with_label_values(&[controller]);
-        let build = GaugeVec::new(
-            Opts::new("ferrite_build_info", "Always 1; the labels say what was built"),
-            &["version", "revision"],
-        )?;
+        let help = "Always 1; the labels say what was built";
+        let build = gauges("ferrite_build_info", help, &["version", "revision"])?;
         let revision = option_env!("FERRITE_REVISION").unwrap_or("unknown");
-        build.with_label_values(&[env!("CARGO_PKG_VERSION"), revision]).set(1.0);
-        registry.register(Box::new(build))?;
+        build.with_label_values(&[env!("CARGO_PKG_VERSION"), revision]).set(1);
         registry.register(Box::new(ProcessCollector::for_self()))?;
         Ok(metrics)
     }
@@ -130,19 +112,15 @@ impl Metrics {
         Ok(text)
     }
 
-    /// The kit's own metrics, for the reference: some have no series before something happens, and so do not show.
+    /// Metrics that do not show before something happens, as they have no series until then: for the reference.
     pub fn described(&self) -> Vec<Desc> {
-        let counters = [&self.reconciles, &self.errors, &self.timeouts, &self.requests];
-        let gauges = [&self.active, &self.most_active, &self.master, &self.undecodable];
-        let counters = counters.into_iter().flat_map(Collector::desc);
-        let all = counters.chain(gauges.into_iter().flat_map(Collector::desc));
-        all.chain(self.seconds.desc()).chain(self.ready.desc()).cloned().collect()
+        let all = [self.master.desc(), self.undecodable.desc(), self.requests.desc()];
+        all.into_iter().flatten().cloned().collect()
     }
 
-    pub(crate) fn working(&self, controller: &str) -> Working {
-        let gauge = self.active.with_label_values(&[controller]);
-        gauge.inc();
-        Working(gauge)
+    pub(crate) fn working(&self) -> Working {
+        self.active.inc();
+        Working(self.active.clone())
     }
 }
 
@@ -192,7 +170,7 @@ where
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
@@ -204,11 +182,9 @@ where
         let answer = self.inner.call(request);
         Box::pin(async move {
             let answer = answer.await;
-            let code = answer.as_ref().map_or_else(
-                |_| "<error>".to_owned(),
-                |answer| answer.status().as_u16().to_string(),
-            );
-            requests.with_label_values(&[code.as_str(), method.as_str()]).inc();
+            let code = answer.as_ref().map(Response::status);
+            let code = code.as_ref().map_or("<error>", |code| code.as_str());
+            requests.with_label_values(&[code, method.as_str()]).inc();
             answer
         })
     }

@@ -49,7 +49,7 @@ impl<K: Clone + Ord> Fresh<K> {
     /// The watch tells of a version of the key's object. Says whether it is to be looked at.
     pub fn is_news(&mut self, key: &K, version: &str) -> bool {
         let Some(known) = self.0.get_mut(key) else { return true };
-        let version = number(version);
+        let version = version.parse().ok();
         known.seen = known.seen.max(version);
         let settled = version.is_some_and(|it| known.settled.is_some_and(|settled| it <= settled));
         if let (false, Some(meanwhile)) = (settled, &mut known.meanwhile) {
@@ -78,7 +78,7 @@ impl<K: Clone + Ord> Fresh<K> {
     pub fn ended(&mut self, key: &K, version: Option<&str>, wrote: bool) -> Ended {
         let Some(known) = self.0.get_mut(key) else { return Ended::default() };
         let meanwhile = known.meanwhile.take().unwrap_or_default();
-        let Some(settled) = version.and_then(number) else {
+        let Some(settled) = version.and_then(|it| it.parse().ok()) else {
             if known.settled.is_none() {
                 self.0.remove(key);
             }
@@ -100,10 +100,6 @@ impl<K: Clone + Ord> Fresh<K> {
     pub fn forget(&mut self, key: &K) {
         self.0.remove(key);
     }
-}
-
-fn number(version: &str) -> Option<u64> {
-    version.parse().ok()
 }
 
 #[cfg(test)]

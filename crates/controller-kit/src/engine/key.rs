@@ -29,10 +29,10 @@ impl ObjectKey {
     }
 
     /// For events.
-    pub fn reference<K: Resource>(&self, version: &K::DynamicType) -> ObjectReference
-    where
-        K::DynamicType: Clone,
-    {
+    pub fn reference<K: Resource<DynamicType: Clone>>(
+        &self,
+        version: &K::DynamicType,
+    ) -> ObjectReference {
         ObjectRef::<K>::new_with(&self.name, version.clone()).within(&self.namespace).into()
     }
 }

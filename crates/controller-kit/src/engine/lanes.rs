@@ -28,11 +28,7 @@ pub struct Lanes<T: Clone + Ord>(Arc<Shared<Inner<T>>>);
 
 #[derive(Debug)]
 struct Inner<T: Clone + Ord> {
-    /// After what time a call is late while nobody knows how long calls take.
-    patience: Duration,
-    /// How long calls took lately that were answered: those that are alike, and the others.
-    alike: Usual,
-    others: Usual,
+    pace: Pace,
     slots: Slots<T>,
     /// Targets that somebody wants to call, and those of them that did not answer lately.
     queue: Queue<T>,
@@ -42,19 +38,29 @@ struct Inner<T: Clone + Ord> {
     calls: BTreeMap<T, Call>,
 }
 
-/// How long calls take that are answered. What was given up says nothing: of a neighbour that is slow with all of them, the call
-/// that is left to its end says so.
-#[derive(Clone, Copy, Debug, Default)]
-struct Usual(Option<Duration>);
+/// How long calls take.
+#[derive(Debug)]
+struct Pace {
+    /// After what time a call is late while nobody knows how long calls take.
+    patience: Duration,
+    /// How long calls took lately that were answered: those that are alike, and the others. What was given up says nothing: of
+    /// a neighbour that is slow with all of them, the call that is left to its end says so.
+    alike: Option<Duration>,
+    others: Option<Duration>,
+}
 
-impl Usual {
-    fn learn(&mut self, took: Duration) {
-        self.0 = Some(self.0.map_or(took, |usual| (usual * (MEMORY - 1) + took) / MEMORY));
+impl Pace {
+    /// Takes notice of how long a call took that was answered.
+    fn learn(&mut self, alike: bool, took: Duration) {
+        let usual = if alike { &mut self.alike } else { &mut self.others };
+        *usual = Some(usual.map_or(took, |usual| (usual * (MEMORY - 1) + took) / MEMORY));
     }
 
     /// After what time a call is late.
-    fn late(self, shortest: Duration) -> Option<Duration> {
-        self.0.map(|usual| shortest.max(usual * LATE))
+    fn late(&self, alike: bool) -> Duration {
+        let shortest = if alike { self.patience / SHORTEST } else { self.patience };
+        let usual = if alike { self.alike } else { self.others };
+        usual.map_or(self.patience, |usual| shortest.max(usual * LATE))
     }
 }
 
@@ -93,7 +99,7 @@ pub struct Lane<T: Clone + Ord> {
     patience: Duration,
     alike: bool,
     /// Until it is dropped, the pass of the engine that has it is known to.
-    held: Option<Held>,
+    held: Held,
 }
 
 tokio::task_local! {
@@ -127,7 +133,7 @@ pub(super) async fn watched<F: Future>(turns: Arc<Turns>, pass: F) -> F::Output 
 }
 
 /// Counts the pass that runs now as one that waits for a slot, or has one, until it is dropped.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Held(Option<Arc<Turns>>);
 
 impl Held {
@@ -153,9 +159,7 @@ impl<T: Clone + Ord> Lanes<T> {
     /// None is taken.
     pub fn new(limits: Limits) -> Self {
         Self(Arc::new(Shared::new(Inner {
-            patience: limits.patience,
-            alike: Usual::default(),
-            others: Usual::default(),
+            pace: Pace { patience: limits.patience, alike: None, others: None },
             slots: Slots::new(limits),
             queue: Queue::default(),
             suspects: Queue::default(),
@@ -185,18 +189,14 @@ impl<T: Clone + Ord> Lanes<T> {
         let held = Held::begin();
         loop {
             let (turn, lane) = oneshot::channel();
-            {
-                let mut inner = self.0.lock();
-                inner.callers.entry(target.clone()).or_default().push(Caller {
-                    class,
-                    alike,
-                    turn,
-                });
+            let caller = Caller { class, alike, turn };
+            self.0.with(|inner| {
+                inner.callers.entry(target.clone()).or_default().push(caller);
                 inner.enqueue(target, class, Instant::now());
-            }
+            });
             self.serve();
             if let Ok(mut lane) = lane.await {
-                lane.held = Some(held);
+                lane.held = held;
                 return lane;
             }
         }
@@ -219,8 +219,8 @@ impl<T: Clone + Ord> Lanes<T> {
         let mut unwanted = Vec::new();
         while let Some((target, caller)) = inner.next(now) {
             let (give_up, told) = oneshot::channel();
-            let patience = inner.patience_with(caller.alike);
-            let is_known = caller.alike && inner.alike.0.is_some();
+            let patience = inner.pace.late(caller.alike);
+            let is_known = caller.alike && inner.pace.alike.is_some();
             let goes = if is_known { now } else { now + patience * GIVEN };
             inner.calls.insert(target.clone(), Call { began: now, goes, give_up });
             let lane = Lane {
@@ -231,7 +231,7 @@ impl<T: Clone + Ord> Lanes<T> {
                 began: now,
                 patience,
                 alike: caller.alike,
-                held: None,
+                held: Held::default(),
             };
             unwanted.extend(caller.turn.send(lane).err());
         }
@@ -274,41 +274,19 @@ impl<T: Clone + Ord> Inner<T> {
             let callers = self.callers.entry(target.clone()).or_default();
             callers.retain(|caller| !caller.turn.is_closed());
             let first = (0..callers.len()).min_by_key(|index| callers[*index].class);
-            let alike = first.is_some_and(|first| callers[first].alike);
-            let patience = self.patience_with(alike);
-            let callers = self.callers.entry(target.clone()).or_default();
-            match first {
-                Some(first) if self.slots.enter_for(&target, now, patience) => {
-                    let caller = callers.remove(first);
-                    return Some((target, caller));
-                }
-                // It was found slow while this one waited for it.
-                Some(_) => {
-                    self.left(&target);
-                    self.enqueue(&target, class, now);
-                }
-                None => {
-                    self.callers.remove(&target);
-                    self.left(&target);
-                }
+            let Some(first) = first else {
+                self.callers.remove(&target);
+                self.left(&target);
+                continue;
+            };
+            if self.slots.enter_for(&target, now, self.pace.late(callers[first].alike)) {
+                let caller = callers.remove(first);
+                return Some((target, caller));
             }
+            // It was found slow while this one waited for it.
+            self.left(&target);
+            self.enqueue(&target, class, now);
         }
-    }
-
-    /// How long a call may take in a regular slot.
-    fn patience_with(&self, alike: bool) -> Duration {
-        let late = if alike {
-            self.alike.late(self.patience / SHORTEST)
-        } else {
-            self.others.late(self.patience)
-        };
-        late.unwrap_or(self.patience)
-    }
-
-    /// Takes notice of how long a call took that was answered.
-    fn learn(&mut self, alike: bool, took: Duration) {
-        let usual = if alike { &mut self.alike } else { &mut self.others };
-        usual.learn(took);
     }
 
     /// Nobody calls the target now: whoever waits for it may.
@@ -359,7 +337,7 @@ impl<T: Clone + Ord> Drop for Lane<T> {
     fn drop(&mut self) {
         let mut inner = self.lanes.0.lock();
         if self.answered {
-            inner.learn(self.alike, self.began.elapsed());
+            inner.pace.learn(self.alike, self.began.elapsed());
         }
         inner.leave(&self.target, self.answered);
         drop(inner);

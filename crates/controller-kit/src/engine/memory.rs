@@ -10,30 +10,6 @@ use super::decision::Event;
 /// How long it counts that something was told: an event lives as long.
 const TOLD: Duration = Duration::from_secs(3600);
 
-/// One cell for each key. A pass takes the cell out and puts it back, so nobody else sees it meanwhile and no lock is held.
-#[derive(Debug)]
-pub struct Memory<K, M>(BTreeMap<K, M>);
-
-impl<K, M> Default for Memory<K, M> {
-    fn default() -> Self {
-        Self(BTreeMap::new())
-    }
-}
-
-impl<K: Ord, M: Default + PartialEq> Memory<K, M> {
-    /// The cell of a key, a new one if it has none.
-    pub fn take(&mut self, key: &K) -> M {
-        self.0.remove(key).unwrap_or_default()
-    }
-
-    /// Puts it back. One with nothing in it takes no room.
-    pub fn put(&mut self, key: K, cell: M) {
-        if cell != M::default() {
-            self.0.insert(key, cell);
-        }
-    }
-}
-
 /// What is remembered of a key: what its controller needs, and what people were told.
 #[derive(Debug, Default, PartialEq)]
 pub struct Cell<M> {

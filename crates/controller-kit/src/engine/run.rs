@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::future::{AbortHandle, AbortRegistration, Abortable};
+use futures_util::future::{AbortHandle, AbortRegistration, Abortable, OptionFuture};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{StreamExt as _, pin_mut};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -17,14 +17,15 @@ use super::decision::{Decision, Event, Next, Now, Outcome};
 use super::error::{Error, REFUSED, TIMED_OUT};
 use super::fresh::Fresh;
 use super::lanes::{self, Turns};
-use super::memory::{Cell, Memory};
+use super::memory::Cell;
 use super::outbox::Outbox;
 use super::queue::{Class, Queue, spread};
 use super::reasons::Reason;
 use super::slots::{Limits, Slots};
 use super::waiting::Waiting;
-use crate::backoff::{self, Class as RetryClass, Failures};
+use crate::backoff::{self, Class as RetryClass};
 use crate::kit::Kit;
+use crate::metrics;
 use crate::shared::Shared;
 
 /// A pass that takes longer leaves its place to others: something that it waits for does not answer.
@@ -199,10 +200,9 @@ pub async fn run<C: Controller>(
 ) -> Result<(), String> {
     let name = kit.config.controller;
     let regular = usize::from(kit.config.concurrency).max(1);
-    kit.metrics.most_active.with_label_values(&[name]).set(i64::from(kit.config.concurrency));
-    let waiting = Waiting::default();
-    let (decisions, dropped) = register_all::<_, C::Reason>(name, &kit.metrics.registry, &waiting)
-        .map_err(|error| format!("Cannot set up metrics: {error}"))?;
+    let (waiting, decisions, dropped) =
+        register_all::<_, C::Reason>(name, &kit.metrics.registry)
+            .map_err(|error| format!("Cannot set up metrics: {error}"))?;
     let outbox = Outbox::new(dropped);
     let publishing = outbox.publish(&kit.events);
     let mut engine = Engine {
@@ -211,8 +211,8 @@ pub async fn run<C: Controller>(
         outbox: &outbox,
         lookout,
         slots: Slots::new(Limits { regular, slow: regular * SLOW_PASSES, patience: PASS_PATIENCE }),
-        memory: Memory::default(),
-        failures: Failures::default(),
+        memory: BTreeMap::new(),
+        failures: BTreeMap::new(),
         waiting,
         decisions,
         passes: BTreeMap::new(),
@@ -220,26 +220,30 @@ pub async fn run<C: Controller>(
     };
     let waits = engine.waits.clone();
     let mut passes = FuturesUnordered::new();
-    let allowed = kit.allowed();
-    pin_mut!(allowed, watching, publishing);
+    let (mut conditions, mut leadership) = (kit.readiness.subscribe(), kit.leadership.subscribe());
+    pin_mut!(watching, publishing);
     let mut tick = tokio::time::interval(Duration::from_secs(1));
+    let mut acted = false;
     loop {
+        // What changed while nothing was to be written was not acted on.
+        let acts = kit.may_act();
+        if acts && !acted {
+            controller.keys().into_iter().for_each(|key| engine.again(key, Some(Duration::ZERO)));
+        }
+        acted = acts;
         engine.make_room();
         while let Some((key, memory, abort)) = engine.next() {
             passes.push(Abortable::new(engine.pass(key, memory, deadline), abort));
         }
-        let wake = engine.next_at();
+        let due = engine.next_at().map(|at| tokio::time::sleep_until(at.into()));
+        let due = OptionFuture::from(due);
         tokio::select! {
             _ = tick.tick() => kit.liveness.beat("controller", TURN),
             () = lookout.changed.notified() => {}
             () = waits.notified() => {}
-            () = sleep_until(wake) => {}
-            Some(()) = allowed.next() => {
-                for key in controller.keys() {
-                    let class = controller.class(&key);
-                    lookout.enqueue(key, class);
-                }
-            }
+            Some(()) = due => {}
+            _ = conditions.changed() => {}
+            _ = leadership.changed() => {}
             Some(ended) = passes.next() => {
                 if let Ok((key, memory, end)) = ended {
                     engine.ended(key, memory, end);
@@ -257,27 +261,20 @@ pub async fn run<C: Controller>(
     Ok(())
 }
 
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => std::future::pending().await,
-    }
-}
-
 /// Registers what the engine counts for a controller: for the reference, which needs no running one.
 ///
 /// # Errors
 /// When the registry has metrics of these names.
 pub fn register<R: Reason>(controller: &str, registry: &Registry) -> Result<(), prometheus::Error> {
-    register_all::<(), R>(controller, registry, &Waiting::default()).map(drop)
+    register_all::<(), R>(controller, registry).map(drop)
 }
 
 /// Every series is there from the start: a rate over one that appears late misses its first step.
 fn register_all<K: Clone + Ord + Send + Sync + 'static, R: Reason>(
     controller: &str,
     registry: &Registry,
-    waiting: &Waiting<K>,
-) -> Result<(IntCounterVec, IntCounter), prometheus::Error> {
+) -> Result<(Waiting<K>, IntCounterVec, IntCounter), prometheus::Error> {
+    let waiting = Waiting::default();
     waiting.register::<R>(controller, registry)?;
     let prefix = format!("ferrite_{}", controller.replace('-', "_"));
     let name = format!("{prefix}_decisions_total");
@@ -287,9 +284,8 @@ fn register_all<K: Clone + Ord + Send + Sync + 'static, R: Reason>(
     for reason in R::ALL {
         decisions.with_label_values(&[reason.as_str()]);
     }
-    registry.register(Box::new(decisions.clone()))?;
-    registry.register(Box::new(dropped.clone()))?;
-    Ok((decisions, dropped))
+    let decisions = metrics::register(registry, decisions)?;
+    Ok((waiting, decisions, metrics::register(registry, dropped)?))
 }
 
 struct Engine<'a, C: Controller> {
@@ -298,8 +294,10 @@ struct Engine<'a, C: Controller> {
     outbox: &'a Outbox,
     lookout: &'a Lookout<C::Key>,
     slots: Slots<C::Key>,
-    memory: Memory<C::Key, Cell<C::Memory>>,
-    failures: Failures<C::Key>,
+    /// A pass takes the cell of its key out and puts it back, so nobody else sees it meanwhile and no lock is held.
+    memory: BTreeMap<C::Key, Cell<C::Memory>>,
+    /// Failures in a row of the keys that fail.
+    failures: BTreeMap<C::Key, u32>,
     waiting: Waiting<C::Key>,
     decisions: IntCounterVec,
     passes: BTreeMap<C::Key, Pass>,
@@ -327,12 +325,8 @@ impl<'a, C: Controller> Engine<'a, C> {
             if let Some(pass) = self.passes.remove(&key) {
                 pass.abort.abort();
             }
-            self.retry(
-                key,
-                RetryClass::Timeout,
-                TIMED_OUT,
-                "gave up for others that do not answer",
-            );
+            let why = "gave up for others that do not answer";
+            self.retry(key, RetryClass::Timeout, TIMED_OUT, why);
         }
     }
 
@@ -345,7 +339,7 @@ impl<'a, C: Controller> Engine<'a, C> {
             let (key, class) = lines.queue.next(now, least)?;
             if self.slots.enter(&key, now) {
                 lines.fresh.begins(&key);
-                let memory = self.memory.take(&key);
+                let memory = self.memory.remove(&key).unwrap_or_default();
                 let (handle, abort) = AbortHandle::new_pair();
                 let turns = Arc::new(Turns::new(self.waits.clone()));
                 self.passes.insert(key.clone(), Pass { abort: handle, class, turns });
@@ -377,8 +371,7 @@ impl<'a, C: Controller> Engine<'a, C> {
             if !kit.may_act() {
                 return (key, cell, End::NotActing);
             }
-            let name = kit.config.controller;
-            let _working = kit.metrics.working(name);
+            let _working = kit.metrics.working();
             let start = Instant::now();
             let decisions = &decisions;
             let mut look = Look { controller, outbox, decisions, key: &key, cell: &mut cell };
@@ -393,7 +386,7 @@ impl<'a, C: Controller> Engine<'a, C> {
                 look.run().await
             };
             let end = tokio::time::timeout(deadline, work).await.unwrap_or(End::TimedOut);
-            kit.metrics.seconds.with_label_values(&[name]).observe(start.elapsed().as_secs_f64());
+            kit.metrics.seconds.observe(start.elapsed().as_secs_f64());
             (key, cell, end)
         })
     }
@@ -404,36 +397,43 @@ impl<'a, C: Controller> Engine<'a, C> {
         match end {
             End::Gone | End::NotActing => {
                 self.slots.forget(&key);
-                self.failures.forget(&key);
+                self.failures.remove(&key);
                 self.waiting.forget(&key);
                 self.lookout.lines.lock().ended(&key, None, false);
             }
             End::Decided(reason, next, version, wrote) => {
-                self.memory.put(key.clone(), memory);
-                self.failures.forget(&key);
+                self.remember(&key, memory);
+                self.failures.remove(&key);
                 self.waiting.note(key.clone(), reason.about(), Instant::now());
                 let wait = match next {
                     Next::OnChange => None,
                     Next::Now => Some(Duration::ZERO),
                     Next::After(wait) => Some(spread(wait, backoff::random_unit())),
                 };
-                self.count(if wait.is_some() { "requeue_after" } else { "success" });
+                let result = if wait.is_some() { "requeue_after" } else { "success" };
+                self.kit.metrics.reconciles.with_label_values(&[result]).inc();
                 self.lookout.lines.lock().ended(&key, version.as_deref(), wrote);
                 self.again(key, wait);
             }
             End::Failed(error, due) => {
-                self.memory.put(key.clone(), memory);
+                self.remember(&key, memory);
                 let class = self.controller.retry(&error);
                 self.retry(key.clone(), class, error.word(), &error.to_string());
                 // What fails is tried less and less often, and no timer of the rest waits for it.
                 self.again(key, due.map(|wait| spread(wait, backoff::random_unit())));
             }
             End::TimedOut => {
-                self.memory.put(key.clone(), memory);
-                let name = self.kit.config.controller;
-                self.kit.metrics.timeouts.with_label_values(&[name]).inc();
+                self.remember(&key, memory);
+                self.kit.metrics.timeouts.inc();
                 self.retry(key, RetryClass::Timeout, TIMED_OUT, "the pass did not end in time");
             }
+        }
+    }
+
+    /// Puts a cell back. One with nothing in it takes no room.
+    fn remember(&mut self, key: &C::Key, cell: Cell<C::Memory>) {
+        if cell != Cell::default() {
+            self.memory.insert(key.clone(), cell);
         }
     }
 
@@ -441,23 +441,18 @@ impl<'a, C: Controller> Engine<'a, C> {
     fn retry(&mut self, key: C::Key, class: RetryClass, word: &'static str, problem: &str) {
         if matches!(class, RetryClass::Conflict | RetryClass::NotFound) {
             // The normal course of things: neither an error in the metrics nor a line for a person.
-            self.count("requeue_after");
+            self.kit.metrics.reconciles.with_label_values(&["requeue_after"]).inc();
             tracing::debug!(object.key = ?key, reason = problem, "Superseded, looking again");
         } else {
-            self.count("error");
-            let name = self.kit.config.controller;
-            self.kit.metrics.errors.with_label_values(&[name]).inc();
+            self.kit.metrics.reconciles.with_label_values(&["error"]).inc();
+            self.kit.metrics.errors.inc();
             tracing::warn!(object.key = ?key, error = problem, class = ?class, "Reconcile failed");
         }
         self.waiting.failed(key.clone(), word, Instant::now());
         self.lookout.lines.lock().ended(&key, None, false);
-        let wait = self.failures.failed(key.clone(), class, backoff::random_unit());
+        let unit = backoff::random_unit();
+        let wait = backoff::failed(&mut self.failures, key.clone(), class, unit);
         self.again(key, wait);
-    }
-
-    fn count(&self, result: &str) {
-        let name = self.kit.config.controller;
-        self.kit.metrics.reconciles.with_label_values(&[name, result]).inc();
     }
 
     /// Has a key looked at after this time, or when something changes.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use prometheus::{GaugeVec, IntGaugeVec, Opts, Registry};
+use prometheus::{GaugeVec, Opts, Registry};
 
 use super::error;
 use super::reasons::{About, Kind, Reason};
@@ -65,26 +65,24 @@ impl<K: Ord> Waiting<K> {
     }
 
     /// How many wait for each reason, for how many seconds the first of them, and how many wait longer than it should last.
-    fn count(&self, now: Instant) -> BTreeMap<&'static str, (i64, f64, i64)> {
-        let mut counts = BTreeMap::new();
+    fn count(&self, now: Instant) -> BTreeMap<&'static str, (f64, f64, f64)> {
+        let mut counts: BTreeMap<_, (f64, f64, f64)> = BTreeMap::new();
         for rest in self.0.lock().values() {
             let age = now.saturating_duration_since(rest.since);
-            let (count, oldest, overdue) = counts.entry(rest.word).or_insert((0, 0.0_f64, 0));
-            *count += 1;
-            *oldest = oldest.max(age.as_secs_f64());
-            *overdue += i64::from(matches!(rest.kind, Kind::EndsWithin(most) if age > most));
+            let (count, oldest, overdue) = counts.entry(rest.word).or_default();
+            *count += 1.0;
+            *oldest = age.as_secs_f64().max(*oldest);
+            *overdue += f64::from(matches!(rest.kind, Kind::EndsWithin(most) if age > most));
         }
         counts
     }
 }
 
-/// The gauges of a controller, filled when they are asked for.
+/// The gauges of a controller by reason, filled when they are asked for.
 struct Gauges<K> {
     waiting: Waiting<K>,
     words: Vec<&'static str>,
-    count: IntGaugeVec,
-    oldest: GaugeVec,
-    overdue: IntGaugeVec,
+    series: Vec<GaugeVec>,
 }
 
 impl<K: Clone + Ord + Send + Sync + 'static> Waiting<K> {
@@ -95,36 +93,36 @@ impl<K: Clone + Ord + Send + Sync + 'static> Waiting<K> {
         registry: &Registry,
     ) -> Result<(), prometheus::Error> {
         let prefix = format!("ferrite_{}_waiting", controller.replace('-', "_"));
-        let opts = |name: &str, help: &str| Opts::new(format!("{prefix}{name}"), help);
+        let gauges = [
+            ("", "Objects that wait, by reason"),
+            ("_oldest_seconds", "How long the first of them has waited, by reason"),
+            ("_overdue", "Those that wait longer than the reason should last"),
+        ];
+        let gauge =
+            |(name, help)| GaugeVec::new(Opts::new(format!("{prefix}{name}"), help), &["reason"]);
         let waits = R::ALL.iter().map(|it| it.about()).filter(|it| it.kind != Kind::Rests);
-        let count = IntGaugeVec::new(opts("", "Objects that wait, by reason"), &["reason"])?;
-        let oldest = opts("_oldest_seconds", "How long the first of them has waited, by reason");
-        let overdue = opts("_overdue", "Those that wait longer than the reason should last");
         registry.register(Box::new(Gauges {
             waiting: self.clone(),
             words: waits.map(|it| it.word).chain(error::WORDS).collect(),
-            count,
-            oldest: GaugeVec::new(oldest, &["reason"])?,
-            overdue: IntGaugeVec::new(overdue, &["reason"])?,
+            series: gauges.into_iter().map(gauge).collect::<Result<_, _>>()?,
         }))
     }
 }
 
 impl<K: Ord + Send + Sync> Collector for Gauges<K> {
     fn desc(&self) -> Vec<&Desc> {
-        let all = [self.count.desc(), self.oldest.desc(), self.overdue.desc()];
-        all.into_iter().flatten().collect()
+        self.series.iter().flat_map(Collector::desc).collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
         let counts = self.waiting.count(Instant::now());
         for word in &self.words {
-            let (count, oldest, overdue) = counts.get(word).copied().unwrap_or_default();
-            self.count.with_label_values(&[word]).set(count);
-            self.oldest.with_label_values(&[word]).set(oldest);
-            self.overdue.with_label_values(&[word]).set(overdue);
+            let counts = counts.get(word).copied().unwrap_or_default();
+            for (gauge, count) in self.series.iter().zip(<[f64; 3]>::from(counts)) {
+                gauge.with_label_values(&[word]).set(count);
+            }
         }
-        [self.count.collect(), self.oldest.collect(), self.overdue.collect()].concat()
+        self.series.iter().flat_map(Collector::collect).collect()
     }
 }
 

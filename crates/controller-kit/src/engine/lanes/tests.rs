@@ -213,7 +213,7 @@ async fn where_all_calls_are_slow_none_of_them_hangs() {
     for target in 0..4 {
         alike(&lanes, target, Duration::from_millis(60)).await;
     }
-    assert!(lanes.0.lock().patience_with(true) >= LATE * Duration::from_millis(60));
+    assert!(lanes.0.lock().pace.late(true) >= LATE * Duration::from_millis(60));
 }
 
 #[tokio::test]
@@ -228,11 +228,11 @@ async fn where_all_calls_become_slow_most_of_them_are_answered() {
             lane.run(tokio::time::sleep(takes), |()| true).await.is_ok()
         };
         assert!(call(0, Duration::from_millis(1)).await);
-        assert_eq!(lanes.0.lock().patience_with(is_alike), FIRST);
+        assert_eq!(lanes.0.lock().pace.late(is_alike), FIRST);
         let slow = (1..=CALLS).map(|target| call(target, FIRST * 4));
         let answered = join_all(slow).await.into_iter().filter(|it| *it).count();
         assert!(answered > 12, "only {answered} of {CALLS} were answered, alike: {is_alike}");
-        assert!(lanes.0.lock().patience_with(is_alike) > FIRST * 4);
+        assert!(lanes.0.lock().pace.late(is_alike) > FIRST * 4);
     }
 }
 
@@ -240,7 +240,7 @@ async fn where_all_calls_become_slow_most_of_them_are_answered() {
 async fn calls_that_hang_beside_others_do_not_change_what_is_usual() {
     let lanes = Lanes::new(Limits { regular: 1, slow: 1, patience: PATIENCE * 20 });
     alike(&lanes, 0, Duration::from_millis(1)).await;
-    let usual = lanes.0.lock().patience_with(true);
+    let usual = lanes.0.lock().pace.late(true);
     let hangs = async |target| {
         let lane = lanes.enter_alike(&target, Class::Normal).await;
         assert!(lane.run(std::future::pending::<()>(), |()| true).await.is_err());
@@ -253,7 +253,7 @@ async fn calls_that_hang_beside_others_do_not_change_what_is_usual() {
     let all = async { tokio::join!(hangs(1), beside, hangs(2), hangs(3)) };
     // The last two stay, as there is room for them.
     let _ = tokio::time::timeout(PATIENCE * 20, all).await;
-    assert_eq!(lanes.0.lock().patience_with(true), usual);
+    assert_eq!(lanes.0.lock().pace.late(true), usual);
 }
 
 #[tokio::test]

@@ -36,14 +36,14 @@ fn a_wait_begins_with_its_reason_and_ends_with_the_next() {
     waiting.note(1, Why::Full.about(), at(0));
     waiting.note(1, Why::Full.about(), at(5));
     waiting.note(2, Why::Full.about(), at(8));
-    assert_eq!(waiting.count(at(10))["Full"], (2, 10.0, 0));
+    assert_eq!(waiting.count(at(10))["Full"], (2.0, 10.0, 0.0));
     waiting.note(1, Why::Moving.about(), at(10));
     waiting.note(2, Why::Fine.about(), at(10));
-    assert_eq!(waiting.count(at(70))["Moving"], (1, 60.0, 0));
-    assert_eq!(waiting.count(at(71))["Moving"], (1, 61.0, 1), "it is overdue");
+    assert_eq!(waiting.count(at(70))["Moving"], (1.0, 60.0, 0.0));
+    assert_eq!(waiting.count(at(71))["Moving"], (1.0, 61.0, 1.0), "it is overdue");
     waiting.failed(1, "Refused", at(80));
-    assert_eq!(waiting.count(at(90))["Refused"], (1, 10.0, 0));
-    assert_eq!(waiting.count(at(681))["Refused"], (1, 601.0, 1), "nobody else tells of it");
+    assert_eq!(waiting.count(at(90))["Refused"], (1.0, 10.0, 0.0));
+    assert_eq!(waiting.count(at(681))["Refused"], (1.0, 601.0, 1.0), "nobody else tells of it");
     waiting.forget(&1);
     assert!(waiting.count(at(90)).is_empty() && waiting.0.lock().is_empty());
 }
