@@ -4,7 +4,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+    ResourceAttributes, SelfSubjectAccessReview as Review,
+    SelfSubjectAccessReviewSpec as ReviewSpec,
 };
 use kube::Client;
 use kube::api::{Api, PostParams};
@@ -27,13 +28,11 @@ pub struct Row {
 /// What a controller may do, as its chart says it in `files/rules.json`: one file for the role that the chart makes
 /// and for what `check` asks.
 #[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(default)]
 struct Rules {
     /// Where `--namespaces` says.
-    #[serde(default)]
     namespaced: Vec<Rule>,
     /// On objects of the whole cluster.
-    #[serde(default)]
     cluster: Vec<Rule>,
 }
 
@@ -78,33 +77,23 @@ pub async fn run(
     rules: (&str, &[&str]),
     own: Vec<Check>,
 ) -> Vec<Row> {
-    let mut rows = Vec::new();
-    let version = within(client.apiserver_version()).await;
-    let reached = version.is_ok();
-    rows.push(Row {
-        subject: "API server".to_owned(),
-        result: version
-            .map(|version| version.git_version)
-            .map_err(|why| format!("{why}; check the kubeconfig, the network and the certificate")),
-    });
-    if reached {
+    let result = match within(client.apiserver_version()).await {
+        Ok(version) => Ok(version.git_version),
+        Err(why) => Err(format!("{why}; check the kubeconfig, the network and the certificate")),
+    };
+    let mut rows = vec![Row { subject: "API server".to_owned(), result }];
+    if rows[0].result.is_ok() {
         rows.extend(permitted(client, config, rules).await);
-        let subject = "CRDs".to_owned();
-        match within(crd::check(client, needed, config.controller)).await {
-            Ok((unmet, without)) => {
-                let lines = unmet.into_iter().map(Err).chain(without.into_iter().map(Ok));
-                let found = lines.map(|result| Row { subject: subject.clone(), result });
-                let before = rows.len();
-                rows.extend(found);
-                if rows.len() == before {
-                    rows.push(Row { subject, result: Ok("all fields are there".to_owned()) });
-                }
+        let found = match within(crd::check(client, needed, config.controller)).await {
+            Ok((unmet, without)) if unmet.is_empty() && without.is_empty() => {
+                vec![Ok("all fields are there".to_owned())]
             }
-            Err(why) => rows.push(Row {
-                subject,
-                result: Err(format!("{why}; allow get on customresourcedefinitions")),
-            }),
-        }
+            Ok((unmet, without)) => {
+                unmet.into_iter().map(Err).chain(without.into_iter().map(Ok)).collect()
+            }
+            Err(why) => vec![Err(format!("{why}; allow get on customresourcedefinitions"))],
+        };
+        rows.extend(found.into_iter().map(|result| Row { subject: "CRDs".to_owned(), result }));
     }
     for check in own {
         rows.extend(check(client.clone()).await);
@@ -165,9 +154,7 @@ async fn allowed(
     resource: &str,
     namespace: Option<&str>,
 ) -> Row {
-    let (kind, subresource) = resource
-        .split_once('/')
-        .map_or((resource, None), |(kind, subresource)| (kind, Some(subresource.to_owned())));
+    let (kind, subresource) = resource.split_once('/').unzip();
     let names: Vec<Option<&String>> = rule.resource_names.iter().map(Some).collect();
     let names = if names.is_empty() { vec![None] } else { names };
     let mut denied: Vec<String> = Vec::new();
@@ -176,21 +163,16 @@ async fn allowed(
     {
         let attributes = ResourceAttributes {
             group: Some(group.to_owned()),
-            resource: Some(kind.to_owned()),
-            subresource: subresource.clone(),
+            resource: Some(kind.unwrap_or(resource).to_owned()),
+            subresource: subresource.map(str::to_owned),
             verb: Some(verb.clone()),
             name: name.cloned(),
             namespace: namespace.map(str::to_owned),
             ..ResourceAttributes::default()
         };
-        let review = SelfSubjectAccessReview {
-            spec: SelfSubjectAccessReviewSpec {
-                resource_attributes: Some(attributes),
-                ..Default::default()
-            },
-            ..SelfSubjectAccessReview::default()
-        };
-        let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
+        let spec = ReviewSpec { resource_attributes: Some(attributes), ..ReviewSpec::default() };
+        let review = Review { spec, ..Review::default() };
+        let reviews = Api::<Review>::all(client.clone());
         match within(reviews.create(&PostParams::default(), &review)).await {
             Ok(answer) if answer.status.as_ref().is_some_and(|status| status.allowed) => {}
             Ok(_) => denied.push(name.map_or(verb.clone(), |name| format!("{verb} {name}"))),
@@ -200,11 +182,10 @@ async fn allowed(
     let place =
         namespace.map_or("the whole cluster".to_owned(), |name| format!("namespace {name}"));
     let group = if group.is_empty() { String::new() } else { format!(".{group}") };
+    let (denied, why) = (denied.join(", "), &rule.why);
     let result = if denied.is_empty() {
         Ok(format!("{} in {place}", rule.verbs.join(", ")))
     } else {
-        let denied = denied.join(", ");
-        let why = &rule.why;
         Err(format!("not allowed in {place}: {denied}; add it to the role of this account ({why})"))
     };
     Row { subject: format!("permission on {resource}{group}"), result }

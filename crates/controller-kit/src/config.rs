@@ -375,10 +375,7 @@ fn log_filter(text: &str) -> Result<(), String> {
 
 fn is_label(name: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (1..=63).contains(&name.len())
-        && name.bytes().all(inner)
-        && !name.starts_with('-')
-        && !name.ends_with('-')
+    is_label_value(name) && name.bytes().all(inner)
 }
 
 fn is_label_value(text: &str) -> bool {

@@ -154,18 +154,10 @@ fn named(name: &str, at: i64) -> String {
 
 /// A number of what makes an event another one.
 fn number(object: &ObjectReference, warning: bool, words: (&str, &str)) -> u64 {
-    let ObjectReference {
-        api_version,
-        field_path,
-        kind,
-        name,
-        namespace,
-        // Only a moment of the object.
-        resource_version: _,
-        uid,
-    } = object;
+    // A version is only a moment of the object.
+    let object = ObjectReference { resource_version: None, ..object.clone() };
     let mut hasher = DefaultHasher::new();
-    (api_version, field_path, kind, name, namespace, uid, warning, words).hash(&mut hasher);
+    (json!(object).to_string(), warning, words).hash(&mut hasher);
     hasher.finish()
 }
 

@@ -1,6 +1,7 @@
 //! Log lines: text for people, JSON for machines; field names have dots (`object.ref`, `duration.ms`).
 
 use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::layer;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
@@ -19,11 +20,9 @@ pub fn init(config: &Config) {
     }
     let registry = tracing_subscriber::registry().with(filter);
     let _ = match config.log_format {
-        LogFormat::Text => registry.with(tracing_subscriber::fmt::layer()).try_init(),
+        LogFormat::Text => registry.with(layer()).try_init(),
         LogFormat::Json => {
-            let layer =
-                tracing_subscriber::fmt::layer().json().flatten_event(true).with_span_list(false);
-            registry.with(layer).try_init()
+            registry.with(layer().json().flatten_event(true).with_span_list(false)).try_init()
         }
     };
 }

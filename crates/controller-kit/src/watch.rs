@@ -67,14 +67,12 @@ impl Undecodable {
 
 /// Keeps a store fed where no loop does, and tells of each change. Ends with the watch.
 pub async fn feed<K>(
-    changes: BoxStream<'static, Result<K, watcher::Error>>,
+    mut changes: BoxStream<'static, Result<K, watcher::Error>>,
     mut tell: impl FnMut(&K),
 ) {
-    let telling = changes.for_each(|change| {
+    while let Some(change) = changes.next().await {
         change.iter().for_each(&mut tell);
-        std::future::ready(())
-    });
-    telling.await;
+    }
 }
 
 /// Of which objects that cannot be decoded the owners were told: each once in a version.
@@ -311,7 +309,7 @@ impl<K: Watchable> Listing<K> {
                 Told::Applied(object)
             }
             Err((meta, problem)) => {
-                self.note(&meta, problem);
+                self.note(&meta, &problem);
                 Told::Undecodable(meta)
             }
         }
@@ -343,14 +341,14 @@ impl<K: Watchable> Listing<K> {
     }
 
     /// An object cannot be decoded.
-    fn note(&self, meta: &ObjectMeta, problem: String) {
+    fn note(&self, meta: &ObjectMeta, problem: &str) {
         let (key, version) = (key_of(meta), meta.resource_version.clone());
         let object = ObjectReference {
             resource_version: version.clone(),
             uid: meta.uid.clone(),
             ..ObjectReference::from(self.reference(meta))
         };
-        let broken = Broken { object, problem: problem.clone() };
+        let broken = Broken { object, problem: problem.to_owned() };
         let known = self.undecodable.0.lock().insert(key.clone(), broken);
         if known.is_none_or(|known| known.object.resource_version != version) {
             tracing::warn!(
