@@ -75,9 +75,9 @@ pub async fn feed<K>(
     }
 }
 
-/// Of which objects that cannot be decoded the owners were told: each once in a version.
+/// The objects that cannot be decoded of which the owners were told, by UID and version.
 #[derive(Default)]
-pub struct Complaints(HashMap<String, Option<String>>);
+pub struct Complaints(HashSet<(Option<String>, Option<String>)>);
 
 impl Complaints {
     /// Tells the owners of what is new, from a process that acts. Gives what was told.
@@ -95,16 +95,10 @@ impl Complaints {
 
     /// Those whose owners are to be told now. What can be decoded again or is gone is forgotten.
     pub fn news(&mut self, broken: &[Undecodable]) -> Vec<Broken> {
-        let before = std::mem::take(&mut self.0);
-        let mut news = Vec::new();
-        for it in broken.iter().flat_map(Undecodable::all) {
-            let uid = it.object.uid.clone().unwrap_or_default();
-            let version = it.object.resource_version.clone();
-            if before.get(&uid) != Some(&version) {
-                news.push(it);
-            }
-            self.0.insert(uid, version);
-        }
+        let version = |it: &Broken| (it.object.uid.clone(), it.object.resource_version.clone());
+        let mut news: Vec<Broken> = broken.iter().flat_map(Undecodable::all).collect();
+        let before = std::mem::replace(&mut self.0, news.iter().map(version).collect());
+        news.retain(|it| !before.contains(&version(it)));
         news
     }
 }
