@@ -25,7 +25,6 @@ const EVENT: Location =
 reasons! {
     /// Why a decision was taken. The words are read back and never change.
     #[derive(Serialize, Deserialize)]
-    #[serde(into = "&'static str", try_from = "String")]
     pub enum Reason {
         Gone: Kind::Rests, "The host does not exist (any more).";
         NotLookedAt: Kind::EndsWithin(Duration::from_secs(600)),
@@ -237,20 +236,6 @@ impl Reason {
                 | Self::NodeRegistering
                 | Self::OperatorAtWork
         )
-    }
-}
-
-impl From<Reason> for &'static str {
-    fn from(reason: Reason) -> Self {
-        reason.as_str()
-    }
-}
-
-impl TryFrom<String> for Reason {
-    type Error = &'static str;
-
-    fn try_from(word: String) -> Result<Self, Self::Error> {
-        Self::parse(&word).ok_or("an unknown reason")
     }
 }
 

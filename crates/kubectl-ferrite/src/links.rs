@@ -17,6 +17,7 @@ use bmo_reboot::requests::Requests;
 use capm3_reuse::reservation::{Kept, pending};
 use capm3_reuse::status::reported;
 use clusterpool_inventory::reason::Reason as OfPool;
+use controller_kit::engine::Reason as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self, ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
@@ -354,7 +355,7 @@ fn power_of(host: &BareMetalHost, object: &Object, status: &BareMetalHostStatus)
     let progress = record.known().and_then(|it| it.progress.as_ref());
     for link in &mut links {
         let is_now = |it: &&RebootProgress| {
-            let word: &'static str = it.reason.into();
+            let word = it.reason.as_str();
             link.part == ferrite::CONDITION_REBOOTING && link.reason.as_deref() == Some(word)
         };
         link.since = progress.filter(is_now).map(|it| it.since).or(link.since);
