@@ -113,15 +113,15 @@ impl<'a> Case<'a> {
     pub(crate) fn being_registered(&self) -> Option<&'static str> {
         let known = self.host.managed().map(|managed| managed.reason);
         let awaited = [Reason::NodeNotFound, Reason::NodeRegistering].map(Some).contains(&known);
-        let state = self.node()?.registration.state();
+        let state = self.node()?.registration;
         state.filter(|_| awaited || self.registration_is_under_way())
     }
 
     /// Whether the operator is in the middle of registering the node, by the node or by its own record.
     fn registration_is_under_way(&self) -> bool {
         self.shows(|node| {
-            let begun = self.host.registering && node.registration.state().is_some();
-            begun || node.registration.is_under_way()
+            let begun = self.host.registering && node.registration.is_some();
+            begun || node.is_being_registered()
         })
     }
 

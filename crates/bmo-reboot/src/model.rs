@@ -380,7 +380,7 @@ impl NodeSeen {
 }
 
 /// A node, as far as decisions depend on it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Node {
     /// Its power.
     pub power: Power,
@@ -392,8 +392,8 @@ pub struct Node {
     pub last_error: Option<String>,
     /// Whether Ironic refuses to switch it off.
     pub disable_power_off: bool,
-    /// How far the operator is with making it known to Ironic.
-    pub registration: Registration,
+    /// Its provision state, where the operator has not come to the end of making it known to Ironic.
+    pub registration: Option<&'static str>,
     /// When Ironic last wrote something about it; read only where power must not be switched off.
     pub changed: Option<String>,
     /// Whether Ironic leaves the machine alone, and shows what it knew of its power before, or what came of a call.
@@ -422,48 +422,9 @@ pub enum OffProof {
     Twice,
 }
 
-/// How far the operator is with a node that it makes known to Ironic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Registration {
-    /// It is done with it.
-    Done,
-    /// The node was made. The operator goes on from here; where there is none, a node may stay so.
-    Enrolled,
-    /// Ironic is looking whether it reaches the management controller.
-    Verifying,
-    /// It does. As with one that was made, a node may stay so where there is no operator.
-    Manageable,
-    /// Ironic is taking in what is installed.
-    Adopting,
-    /// It could not; the operator tries again.
-    AdoptFailed,
-}
-
-/// Provision states of a node that is not registered yet.
-const REGISTERING: [(Registration, &str); 5] = [
-    (Registration::Enrolled, "enroll"),
-    (Registration::Verifying, "verifying"),
-    (Registration::Manageable, "manageable"),
-    (Registration::Adopting, "adopting"),
-    (Registration::AdoptFailed, "adopt failed"),
-];
-
-impl Registration {
-    /// By the provision state of a node.
-    fn of(state: &str) -> Self {
-        REGISTERING.iter().find(|(_, word)| *word == state).map_or(Self::Done, |(it, _)| *it)
-    }
-
-    /// The provision state; none where the operator is done.
-    pub fn state(self) -> Option<&'static str> {
-        REGISTERING.iter().find(|(it, _)| *it == self).map(|(_, word)| *word)
-    }
-
-    /// Whether somebody must be in the middle of it.
-    pub fn is_under_way(self) -> bool {
-        matches!(self, Self::Verifying | Self::Adopting | Self::AdoptFailed)
-    }
-}
+/// Provision states of a node that is not registered yet: it was made, Ironic looks whether it reaches the management controller,
+/// it does, Ironic takes in what is installed, or it could not.
+const REGISTERING: [&str; 5] = ["enroll", "verifying", "manageable", "adopting", "adopt failed"];
 
 /// What a power is being changed to. Ironic shows a soft power-off as off, and a reset as on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -671,7 +632,7 @@ impl Node {
             engaged,
             last_error: set(&node.last_error).map(|error| shorten(&error, LONGEST_ERROR)),
             disable_power_off: node.disable_power_off.unwrap_or(false),
-            registration: Registration::of(&state),
+            registration: REGISTERING.into_iter().find(|it| *it == state),
             changed: set(&node.updated_at).map(|time| shorten(&time, LONGEST_TIME)),
             maintenance: node.maintenance.unwrap_or(false),
             ..Self::resting(node.power())
@@ -683,21 +644,14 @@ impl Node {
         self.power == Power::Off && self.target.is_none()
     }
 
+    /// Whether somebody must be in the middle of registering it. In the other states a node may stay where there is no operator.
+    pub fn is_being_registered(&self) -> bool {
+        matches!(self.registration, Some("verifying" | "adopting" | "adopt failed"))
+    }
+
     /// One that shows this power and nothing else.
     pub fn resting(power: Power) -> Self {
-        Self {
-            power,
-            target: None,
-            engaged: None,
-            last_error: None,
-            disable_power_off: false,
-            registration: Registration::Done,
-            changed: None,
-            maintenance: false,
-            off_since: None,
-            off_proof: OffProof::None,
-            spared: None,
-        }
+        Self { power, ..Self::default() }
     }
 }
 
@@ -801,11 +755,11 @@ mod tests {
             let node: ironic::Node = serde_json::from_value(node).unwrap();
             Node::of(&node).registration
         };
-        for (registration, state) in REGISTERING {
-            assert_eq!((read(Some(state)), registration.state()), (registration, Some(state)));
+        for state in ["enroll", "verifying", "manageable", "adopting", "adopt failed"] {
+            assert_eq!(read(Some(state)), Some(state));
         }
         for state in [None, Some("active"), Some("available"), Some("cleaning"), Some("rescue")] {
-            assert_eq!(read(state), Registration::Done, "{state:?}");
+            assert_eq!(read(state), None, "{state:?}");
         }
     }
 

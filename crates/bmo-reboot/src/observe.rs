@@ -318,7 +318,7 @@ impl Node {
     /// Whether it shows nothing but its power. All else is read anew, with all its details.
     pub fn is_plain(&self) -> bool {
         let calm = self.last_error.is_none() && self.engaged.is_none() && !self.maintenance;
-        calm && !self.disable_power_off && !self.registration.is_under_way()
+        calm && !self.disable_power_off && !self.is_being_registered()
     }
 }
 

@@ -66,13 +66,14 @@ pub struct Node {
 }
 
 /// The power state of a node, as Ironic last heard of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Power {
     /// On.
     On,
     /// Off.
     Off,
     /// Never read, not readable now, or a word that is not known here. It is not off.
+    #[default]
     Unknown,
 }
 

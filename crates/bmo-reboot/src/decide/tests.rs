@@ -6,7 +6,7 @@ use api_types::metal3::{ErrorType, ProvisioningState};
 use k8s_openapi::jiff::ToSpan as _;
 
 use super::*;
-use crate::model::{Answer, Change, Node, OffProof, Registration, Trouble, Write};
+use crate::model::{Answer, Change, Node, OffProof, Trouble, Write};
 use crate::record::Managed;
 use crate::requests::Requests;
 use crate::waits::off_delay;

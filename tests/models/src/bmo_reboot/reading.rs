@@ -1,9 +1,7 @@
 //! What a replica reads, and what it remembers of the node between two passes.
 
 use api_types::metal3::{ErrorType, KeySet, ProvisioningState};
-use bmo_reboot::model::{
-    Change, Host, Node, NodeSeen, Observed, OffProof, Pause, Registration, Trouble,
-};
+use bmo_reboot::model::{Change, Host, Node, NodeSeen, Observed, OffProof, Pause, Trouble};
 use bmo_reboot::reason::Reason;
 use bmo_reboot::record::{Managed, RebootProgress};
 use bmo_reboot::requests::Requests;
@@ -102,7 +100,7 @@ pub(super) fn seen(
         engaged: None,
         last_error: machine.error.then(|| "it broke".to_owned()),
         disable_power_off: false,
-        registration: Registration::Done,
+        registration: None,
         changed: None,
         maintenance: false,
         off_since: off.then(|| at(if off_before { -100 } else { 0 })),
