@@ -151,51 +151,38 @@ impl Metrics {
     }
 }
 
-/// What hosts of ours show, counted when somebody asks, so that deleted hosts vanish.
+/// What hosts of ours show, in the order in which [`Shown`] counts it.
+const SHOWN: [(&str, &str); 6] = [
+    ("ferrite_bmo_reboot_hosts_held", "Hosts that keyed requests hold off"),
+    ("ferrite_bmo_reboot_oldest_hold_seconds", "Age of the oldest hold, 0 without any"),
+    (
+        "ferrite_bmo_reboot_oldest_pending_seconds",
+        "Age of the oldest accepted request whose host has not been off since, 0 without any",
+    ),
+    (
+        "ferrite_bmo_reboot_hosts_unserved",
+        "Hosts of which somebody asks a reboot, and that are handed over and not managed",
+    ),
+    (
+        "ferrite_bmo_reboot_hosts_disputed",
+        "Hosts whose power another program has changed since it was last changed here",
+    ),
+    (
+        "ferrite_bmo_reboot_hosts_failing",
+        "Hosts whose power Ironic could not change, from the failure until a try succeeds",
+    ),
+];
+
+/// Counts that when somebody asks, so that deleted hosts vanish.
 struct Shown {
     hosts: Store<CachedHost>,
-    held: IntGauge,
-    oldest_hold: Gauge,
-    oldest_pending: Gauge,
-    unserved: IntGauge,
-    disputed: IntGauge,
-    failing: IntGauge,
+    gauges: Vec<Gauge>,
 }
 
 impl Shown {
     fn new(hosts: Store<CachedHost>) -> Result<Self> {
-        Ok(Self {
-            hosts,
-            held: IntGauge::new(
-                "ferrite_bmo_reboot_hosts_held",
-                "Hosts that keyed requests hold off",
-            )?,
-            oldest_hold: Gauge::new(
-                "ferrite_bmo_reboot_oldest_hold_seconds",
-                "Age of the oldest hold, 0 without any",
-            )?,
-            oldest_pending: Gauge::new(
-                "ferrite_bmo_reboot_oldest_pending_seconds",
-                "Age of the oldest accepted request whose host has not been off since, 0 without any",
-            )?,
-            unserved: IntGauge::new(
-                "ferrite_bmo_reboot_hosts_unserved",
-                "Hosts of which somebody asks a reboot, and that are handed over and not managed",
-            )?,
-            disputed: IntGauge::new(
-                "ferrite_bmo_reboot_hosts_disputed",
-                "Hosts whose power another program has changed since it was last changed here",
-            )?,
-            failing: IntGauge::new(
-                "ferrite_bmo_reboot_hosts_failing",
-                "Hosts whose power Ironic could not change, from the failure until a try succeeds",
-            )?,
-        })
-    }
-
-    fn gauges(&self) -> [&dyn Collector; 6] {
-        let ages: [&dyn Collector; 2] = [&self.oldest_hold, &self.oldest_pending];
-        [&self.held, ages[0], ages[1], &self.unserved, &self.disputed, &self.failing]
+        let gauges = SHOWN.into_iter().map(|(name, help)| Gauge::new(name, help));
+        Ok(Self { hosts, gauges: gauges.collect::<Result<_>>()? })
     }
 }
 
@@ -220,7 +207,7 @@ fn pending_since(status: &BareMetalHostStatus, record: &Record) -> Option<Timest
 
 impl Collector for Shown {
     fn desc(&self) -> Vec<&Desc> {
-        self.gauges().into_iter().flat_map(Collector::desc).collect()
+        self.gauges.iter().flat_map(Collector::desc).collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
@@ -230,8 +217,8 @@ impl Collector for Shown {
         for host in self.hosts.state() {
             let Some(status) = &host.status else { continue };
             let Some(managed) = Managed::of(&status.conditions) else { continue };
-            unserved += i64::from(is_unserved(&host, &managed));
-            disputed += i64::from(managed.reason == Reason::TwoWriters);
+            unserved += u32::from(is_unserved(&host, &managed));
+            disputed += u32::from(managed.reason == Reason::TwoWriters);
             // What was so when a host ceased to be ours is history.
             if !managed.managed {
                 continue;
@@ -245,15 +232,15 @@ impl Collector for Shown {
                 held += 1;
                 oldest_hold = oldest_hold.max(until(since, now).as_secs_f64());
             }
-            failing += i64::from(is_failing(status, &progress));
+            failing += u32::from(is_failing(status, &progress));
         }
-        self.held.set(held);
-        self.oldest_hold.set(oldest_hold);
-        self.oldest_pending.set(oldest_pending);
-        self.unserved.set(unserved);
-        self.disputed.set(disputed);
-        self.failing.set(failing);
-        self.gauges().into_iter().flat_map(Collector::collect).collect()
+        let [held, unserved, disputed, failing] =
+            [held, unserved, disputed, failing].map(f64::from);
+        let counted = [held, oldest_hold, oldest_pending, unserved, disputed, failing];
+        for (gauge, value) in self.gauges.iter().zip(counted) {
+            gauge.set(value);
+        }
+        self.gauges.iter().flat_map(Collector::collect).collect()
     }
 }
 
