@@ -239,40 +239,32 @@ fn parts(text: &str) -> Vec<&str> {
 }
 
 fn expression(part: &str) -> Option<Expression> {
-    let owned = |text: &str| text.trim().to_owned();
     let set = part.strip_suffix(')').and_then(|set| set.split_once('('));
-    let expression = if let Some((name, values)) = set {
-        let values = values.split(',').map(owned).collect();
+    Some(if let Some((name, values)) = set {
+        let values = values.split(',').map(value).collect::<Option<_>>()?;
         match name.trim().rsplit_once(char::is_whitespace)? {
-            (name, "in") => Expression::In(owned(name), values),
-            (name, "notin") => Expression::NotIn(owned(name), values),
+            (name, "in") => Expression::In(key(name)?, values),
+            (name, "notin") => Expression::NotIn(key(name)?, values),
             _ => return None,
         }
-    } else if let Some((name, value)) = part.split_once("!=") {
-        Expression::NotEqual(owned(name), owned(value))
-    } else if let Some((name, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
-        Expression::Equal(owned(name), owned(value))
+    } else if let Some((name, text)) = part.split_once("!=") {
+        Expression::NotEqual(key(name)?, value(text)?)
+    } else if let Some((name, text)) = part.split_once("==").or_else(|| part.split_once('=')) {
+        Expression::Equal(key(name)?, value(text)?)
     } else if let Some(name) = part.strip_prefix('!') {
-        Expression::DoesNotExist(owned(name))
+        Expression::DoesNotExist(key(name)?)
     } else {
-        Expression::Exists(owned(part))
-    };
-    is_sound(&expression).then_some(expression)
+        Expression::Exists(key(part)?)
+    })
 }
 
-fn is_sound(expression: &Expression) -> bool {
-    let is_value =
-        |text: &String| text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c));
-    let is_name = |text: &String| !text.is_empty() && is_value(text);
-    match expression {
-        Expression::In(name, values) | Expression::NotIn(name, values) => {
-            is_name(name) && values.iter().all(is_value)
-        }
-        Expression::Equal(name, value) | Expression::NotEqual(name, value) => {
-            is_name(name) && is_value(value)
-        }
-        Expression::Exists(name) | Expression::DoesNotExist(name) => is_name(name),
-    }
+fn value(text: &str) -> Option<String> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    text.trim().chars().all(allowed).then(|| text.trim().to_owned())
+}
+
+fn key(text: &str) -> Option<String> {
+    value(text).filter(|it| !it.is_empty())
 }
 
 /// What the controller needs from outside.
