@@ -155,34 +155,30 @@ impl Settings {
                 Selector::default()
             })
         });
-        let soft_attempts = mistakes.above_zero(
-            "--soft-attempts",
-            &self.soft_attempts,
-            "a number above zero",
-            default.soft_attempts,
-        );
-        let soft_slice = mistakes.duration("--soft-slice", &self.soft_slice, default.soft_slice);
-        let soft_timeout =
-            mistakes.duration("--soft-timeout", &self.soft_timeout, default.soft_timeout);
-        for (flag, text, value) in [
-            ("--soft-slice", &self.soft_slice, soft_slice),
-            ("--soft-timeout", &self.soft_timeout, soft_timeout),
-        ] {
+        let (attempts, expected) = (&self.soft_attempts, "a number above zero");
+        let soft_attempts =
+            mistakes.above_zero("--soft-attempts", attempts, expected, default.soft_attempts);
+        let [soft_slice, soft_timeout] = [
+            ("--soft-slice", &self.soft_slice, default.soft_slice),
+            ("--soft-timeout", &self.soft_timeout, default.soft_timeout),
+        ]
+        .map(|(flag, text, default)| {
+            let value = mistakes.duration(flag, text, default);
             if value.subsec_nanos() != 0 || value.as_secs() > 3600 {
                 mistakes.add(flag, text, "whole seconds up to an hour: Ironic counts in seconds");
             }
-        }
+            value
+        });
         let poll_interval =
             mistakes.duration("--poll-interval", &self.poll_interval, default.poll_interval);
+        let mut switch = |flag, text, default| mistakes.switch(flag, text, default);
+        let takeover = switch("--takeover", &self.takeover, default.takeover);
+        let available = &self.manage_available;
         Policy {
             selector,
             watch_filter: config.watch_filter.clone(),
-            takeover: mistakes.switch("--takeover", &self.takeover, default.takeover),
-            manage_available: mistakes.switch(
-                "--manage-available",
-                &self.manage_available,
-                default.manage_available,
-            ),
+            takeover,
+            manage_available: switch("--manage-available", available, default.manage_available),
             soft_slice: soft_slice.min(soft_timeout),
             soft_timeout,
             soft_attempts,
