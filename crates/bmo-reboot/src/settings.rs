@@ -7,7 +7,6 @@ use api_types::extensions;
 use api_types::metal3::BareMetalHost;
 use api_types::names::capi::WATCH_FILTER;
 use clap::{Args, Parser};
-use controller_kit::check::{Check, Row};
 use controller_kit::config::{Command, Config, Mistakes, Settings as Common};
 use controller_kit::crd::{Field, Needed};
 use controller_kit::run::Needs;
@@ -265,15 +264,7 @@ fn key(text: &str) -> Option<String> {
 
 /// What the controller needs from outside.
 pub fn needs(settings: Option<ironic::Settings>) -> Needs {
-    let checks = settings.into_iter().map(|settings| -> Check {
-        Box::new(|_| {
-            Box::pin(async {
-                let (subject, result) = ironic::look_at(settings).await;
-                vec![Row { subject, result }]
-            })
-        })
-    });
-    Needs { fields: needed(), rules: RULES, checks: checks.collect(), ..Needs::default() }
+    Needs { fields: needed(), rules: RULES, checks: ironic::checks(settings), ..Needs::default() }
 }
 
 /// The conditions of hosts, without which nothing is switched: they are the memory of what was promised. The fields of the

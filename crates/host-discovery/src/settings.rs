@@ -4,7 +4,6 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use clap::{Args, Parser};
-use controller_kit::check::{Check, Row};
 use controller_kit::config::{Command, Mistakes, Settings as Common, given};
 use controller_kit::crd::Needed;
 use controller_kit::run::Needs;
@@ -142,21 +141,13 @@ impl Settings {
 
 /// What the controller needs from outside.
 pub fn needs(settings: Option<ironic::Settings>) -> Needs {
-    let checks = settings.into_iter().map(|settings| -> Check {
-        Box::new(|_| {
-            Box::pin(async {
-                let (subject, result) = ironic::look_at(settings).await;
-                vec![Row { subject, result }]
-            })
-        })
-    });
     Needs {
         crds: include_str!(
             "../../../charts/host-discovery/files/crds/baremetalhostdiscoveries.metal3.io.yaml"
         ),
         fields: needed(),
         rules: RULES,
-        checks: checks.collect(),
+        checks: ironic::checks(settings),
         ..Needs::default()
     }
 }

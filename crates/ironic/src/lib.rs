@@ -21,6 +21,8 @@ mod paging;
 mod settings;
 mod version;
 
+use controller_kit::check::{Check, Row};
+
 pub use client::{CONNECTIONS, Client, Ready};
 pub use error::{Class, Error};
 pub use inventory::{
@@ -32,15 +34,21 @@ pub use paging::{Detail, MAX_PAGE, NodeQuery, Pager, PortQuery};
 pub use settings::{CALLS, MOST_CALLS, Settings};
 pub use version::{Feature, Version};
 
-/// One look for a person: at which Ironic, and what was found or what is wrong.
-pub async fn look_at(settings: Settings) -> (String, std::result::Result<String, String>) {
+/// What `check` says of the Ironic of these settings: at which it looks, and what it finds or what is wrong.
+pub fn checks(settings: Option<Settings>) -> Vec<Check> {
+    let check =
+        |settings| -> Check { Box::new(|_| Box::pin(async { vec![look(settings).await] })) };
+    settings.map(check).into_iter().collect()
+}
+
+async fn look(settings: Settings) -> Row {
     let subject = format!("Ironic at {}", settings.endpoint);
     let version = match Client::new(settings) {
         Ok(client) => client.check().await,
         Err(error) => Err(error),
     };
     let found = version.map(|version| format!("API {version}, and it takes our credentials"));
-    (subject, found.map_err(|error| error.to_string()))
+    Row { subject, result: found.map_err(|error| error.to_string()) }
 }
 
 /// What every operation returns.
