@@ -40,16 +40,10 @@ pub(crate) fn retry_delay(off: bool, before: &Trouble, count: i64) -> Duration {
     if off { off_delay(count) } else { on_delay(before, count) }
 }
 
-/// How long to wait after `count` failures to switch off: never more than half a minute, since somebody waits.
+/// How long to wait after `count` failures to switch off: never more than half a minute with the spread, since somebody waits.
 pub(crate) fn off_delay(count: i64) -> Duration {
-    Duration::from_secs(match count {
-        ..=1 => 3,
-        2 => 5,
-        3 => 10,
-        4 => 20,
-        // With the spread.
-        _ => 23,
-    })
+    let before = usize::try_from(count.clamp(1, 5) - 1).unwrap_or(0);
+    Duration::from_secs([3, 5, 10, 20, 23][before])
 }
 
 /// How long to wait after `count` failures to switch on: twice as long each time, up to five minutes. Beside somebody else's
@@ -58,11 +52,6 @@ fn on_delay(before: &Trouble, count: i64) -> Duration {
     let count = if before.is_anothers() { 5 } else { count };
     let doublings = u32::try_from(count.clamp(1, 8) - 1).unwrap_or(0);
     Duration::from_secs((3 << doublings).min(300))
-}
-
-/// How long to wait after `count` calls in a row to switch a machine off whose power nobody knows.
-pub(crate) fn unknown_power_delay(count: u32) -> Duration {
-    Duration::from_secs(if count < 3 { 0 } else { 5 })
 }
 
 /// The stamp of a power-on now: later than the request that it answers, and never earlier than one before, unless that was written

@@ -28,7 +28,7 @@ pub use error::{Class, Error};
 pub use inventory::{
     Boot, Cpu, Disk, Firmware, Interface, Inventory, Machine, Memory, PluginData, SystemVendor,
 };
-pub use node::{Driver, Node, PatchOp, Port, Power, PowerTarget};
+pub use node::{Driver, Node, PatchOp, Port, Power, PowerTarget, is_node_id};
 pub use nodes::{Calling, Follow, Nodes, Reading};
 pub use paging::{Detail, MAX_PAGE, NodeQuery, Pager, PortQuery};
 pub use settings::{CALLS, MOST_CALLS, Settings};

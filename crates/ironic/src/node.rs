@@ -213,11 +213,16 @@ pub enum PatchOp {
     },
 }
 
+/// Whether a node can have this identity or name.
+pub fn is_node_id(id: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
+    !id.is_empty() && id.len() <= 255 && !matches!(id, "." | "..") && id.chars().all(allowed)
+}
+
 /// The path of a node. What is no identity or name never gets into a path: it comes from objects
 /// that people can edit, and `..` would ask for something else.
 pub(crate) fn node_path(id: &str, below: &str) -> Result<String> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
-    if id.is_empty() || id.len() > 255 || matches!(id, "." | "..") || !id.chars().all(allowed) {
+    if !is_node_id(id) {
         let text = format!("{id:?} is no identity and no name of a node");
         return Err(Error::new(Class::Invalid, text));
     }
@@ -231,8 +236,9 @@ mod tests {
     #[test]
     fn names_with_a_namespace_are_names() {
         assert_eq!(node_path("ns~a.b_c-1", "/ports").unwrap(), "nodes/ns~a.b_c-1/ports");
+        assert!(is_node_id("6ba7b810-9dad-11d1-80b4-00c04fd430c8"));
         for id in ["", ".", "..", "a/b", "a?b", "a%2e", "a b", "ä"] {
-            assert!(node_path(id, "").is_err(), "{id:?}");
+            assert!(!is_node_id(id) && node_path(id, "").is_err(), "{id:?}");
         }
     }
 
