@@ -1,6 +1,7 @@
 //! Conditions of foreign objects, whichever of the three formats they have.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::foreign::Unknown;
@@ -36,6 +37,24 @@ pub struct Condition {
 }
 
 impl Condition {
+    /// One in the standard format: whether the claim holds, why as one word, and why for people.
+    pub fn new(
+        kind: &str,
+        (holds, reason, message): (bool, &str, &str),
+        since: Timestamp,
+        generation: Option<i64>,
+    ) -> Self {
+        Self {
+            r#type: kind.to_owned(),
+            status: if holds { "True" } else { "False" }.to_owned(),
+            reason: Some(reason.to_owned()),
+            message: Some(message.to_owned()),
+            last_transition_time: Some(Time(since)),
+            observed_generation: generation,
+            ..Self::default()
+        }
+    }
+
     /// Whether the claim holds.
     pub fn is_true(&self) -> bool {
         self.status == "True"

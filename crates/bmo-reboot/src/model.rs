@@ -19,7 +19,7 @@ use controller_kit::events::shorten;
 use ironic::Power;
 /// A change of power. A machine is reset where it must not be switched off.
 pub use ironic::PowerTarget as Call;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::reason::Reason;
@@ -125,8 +125,9 @@ impl Change {
         }
         if let Some(Managed { managed, reason, message }) = &self.managed {
             let since = since(CONDITION_POWER_MANAGED, *managed);
-            let told = (*managed, *reason, message.as_str());
-            put(&mut conditions, condition(CONDITION_POWER_MANAGED, told, since, generation));
+            let told = (*managed, reason.as_str(), message.as_str());
+            let new = Condition::new(CONDITION_POWER_MANAGED, told, since, Some(generation));
+            put(&mut conditions, new);
         }
         conditions
     }
@@ -134,25 +135,8 @@ impl Change {
 
 /// How far a reboot has come, as people are told.
 pub fn rebooting(progress: &RebootProgress, told: &str, generation: i64) -> Condition {
-    let said = (progress.rebooting, progress.reason, told);
-    condition(CONDITION_REBOOTING, said, progress.since, generation)
-}
-
-fn condition(
-    kind: &str,
-    (status, reason, message): (bool, Reason, &str),
-    since: Timestamp,
-    generation: i64,
-) -> Condition {
-    Condition {
-        r#type: kind.to_owned(),
-        status: if status { "True" } else { "False" }.to_owned(),
-        reason: Some(reason.as_str().to_owned()),
-        message: Some(message.to_owned()),
-        last_transition_time: Some(Time(since)),
-        observed_generation: Some(generation),
-        ..Condition::default()
-    }
+    let said = (progress.rebooting, progress.reason.as_str(), told);
+    Condition::new(CONDITION_REBOOTING, said, progress.since, Some(generation))
 }
 
 /// What Ironic made of a call.

@@ -117,15 +117,9 @@ fn explained(error: &serde_json::Error) -> String {
 
 /// The condition that keeps a record.
 pub fn condition(record: &impl Serialize, since: Timestamp, generation: i64) -> Condition {
-    Condition {
-        r#type: CONDITION_REBOOT_RECORD.to_owned(),
-        status: "True".to_owned(),
-        reason: Some(REASON_RECORD.to_owned()),
-        message: serde_json::to_string(record).ok(),
-        last_transition_time: Some(Time(since)),
-        observed_generation: Some(generation),
-        ..Condition::default()
-    }
+    let text = serde_json::to_string(record).unwrap_or_default();
+    let said = (true, REASON_RECORD, text.as_str());
+    Condition::new(CONDITION_REBOOT_RECORD, said, since, Some(generation))
 }
 
 /// A set of annotation keys that fits into a condition: as many as fit by name, and a number for the whole set.
