@@ -89,6 +89,10 @@ impl<'a> Case<'a> {
         self.reason() == Some(reason)
     }
 
+    fn is_in_doubt(&self, doubt: Doubt) -> bool {
+        self.recorded(|progress| progress.doubt == Some(doubt))
+    }
+
     pub(crate) fn is_held(&self) -> bool {
         self.requests.holds().next().is_some()
     }
@@ -233,16 +237,14 @@ impl<'a> Case<'a> {
     /// ended. It shows what it knew before that, though the machine may have come on. Asked for off, it looks. Where the
     /// failure may be older, the power-on may still be on its way and would undo that, so it is waited for first.
     pub(crate) fn may_have_come_on(&self, node: &Node) -> bool {
-        let earlier = self.recorded(RebootProgress::may_have_failed_earlier);
-        let ended = !earlier || !self.may_be_on_its_way(node);
+        let ended = !self.is_in_doubt(Doubt::EarlierFailure) || !self.may_be_on_its_way(node);
         self.is_held() && self.power_on_was_asked() && node.last_error.is_some() && ended
     }
 
     /// The failure of the power-on that Ironic took.
     pub(crate) fn failed_power_on<'n>(&self, node: &'n Node) -> Option<&'n String> {
-        let taken =
-            |it: &RebootProgress| it.reason == Reason::PoweringOn && !it.may_have_failed_earlier();
-        node.last_error.as_ref().filter(|_| self.recorded(taken))
+        let taken = self.is(Reason::PoweringOn) && !self.is_in_doubt(Doubt::EarlierFailure);
+        node.last_error.as_ref().filter(|_| taken)
     }
 
     /// Whether the last that Ironic was asked for may be a power-on. One that Ironic was too busy for, or that failed, is
@@ -254,7 +256,7 @@ impl<'a> Case<'a> {
             PowerFailed | NodeBusy | IronicUnreachable | PowerUnknown => {
                 !self.in_cycle() && !self.was_hard() && progress.held_since().is_none()
             }
-            _ => progress.leaves_open(),
+            _ => progress.doubt == Some(Doubt::Open),
         })
     }
 
@@ -271,8 +273,7 @@ impl<'a> Case<'a> {
     /// What is not known of a power-on of a machine that was seen off, for those who hold it after that.
     pub(crate) fn doubt(&self) -> Option<Doubt> {
         // Once told it stays: that time has passed alone is worth no write.
-        let open = self.recorded(RebootProgress::leaves_open)
-            || self.shows(|node| self.power_on_is_open(node));
+        let open = self.is_in_doubt(Doubt::Open) || self.shows(|node| self.power_on_is_open(node));
         open.then_some(Doubt::Open)
     }
 
@@ -297,8 +298,7 @@ impl<'a> Case<'a> {
             (None, Power::Off) => self.power_on_is_open(node),
             // Its management controller was lost on the way.
             (None, Power::Unknown) => {
-                let open = self.recorded(RebootProgress::leaves_open);
-                let asked = self.is(Reason::PoweringOn) || open;
+                let asked = self.is(Reason::PoweringOn) || self.is_in_doubt(Doubt::Open);
                 let waits =
                     matches!(self.reason(), Some(Reason::PowerUnknown | Reason::IronicUnreachable));
                 let begun = self.recorded(|progress| progress.rebooting);

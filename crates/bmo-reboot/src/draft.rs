@@ -55,20 +55,18 @@ impl<'a> Draft<'a> {
             let text = text::found_on(case.requests.holds());
             draft.note(true, Reason::PoweredOn, case.requests.holds(), &text);
         }
-        if case.online_only {
-            draft.managed(true, Reason::OnlineOnly, text::ONLINE_ONLY.to_owned());
-        } else {
-            let told = text::managed(case.host.only_record);
+        let told = text::managed(case.host.only_record);
+        let (reason, told) = if case.online_only {
+            (Reason::OnlineOnly, text::ONLINE_ONLY.to_owned())
+        } else if case.is_disputed() && changed.is_none() {
             // Who has changed it last is what is known: it may have been done by hand, once.
-            if case.is_disputed() && changed.is_none() {
-                draft.managed(true, Reason::TwoWriters, text::TWO_WRITERS.to_owned());
-            } else if case.is_held() && case.is_to_be_finished() {
-                let told = text::until_released(&told, case.requests.holds());
-                draft.managed(true, Reason::Managed, told);
-            } else {
-                draft.managed(true, Reason::Managed, told);
-            }
-        }
+            (Reason::TwoWriters, text::TWO_WRITERS.to_owned())
+        } else if case.is_held() && case.is_to_be_finished() {
+            (Reason::Managed, text::until_released(&told, case.requests.holds()))
+        } else {
+            (Reason::Managed, told)
+        };
+        draft.managed(true, reason, told);
         draft.remember_provisioned(false);
         for (key, value) in case.host.requests.odd() {
             let action = key.get(key.len().saturating_sub(ACTION_MAX_BYTES)..).unwrap_or(key);

@@ -206,8 +206,8 @@ pub enum LetGo {
     Warned,
 }
 
-/// What one pass knows.
-#[derive(Clone, Debug, PartialEq)]
+/// What one pass knows. The default is that of a host that is left to others.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
     /// The host; nothing when it does not exist, or is left to others.
     pub host: Option<Host>,
@@ -217,13 +217,6 @@ pub struct Observed {
     pub soft_free: bool,
     /// How soon a node is looked at again whose next step is Ironic's. Nothing where the lists of nodes tell of that.
     pub pace: Option<Duration>,
-}
-
-impl Observed {
-    /// A host that is left to others.
-    pub fn nothing() -> Self {
-        Self { host: None, node: NodeSeen::NotAsked, soft_free: true, pace: None }
-    }
 }
 
 /// A host, as far as decisions depend on it.
@@ -331,9 +324,10 @@ const LONGEST_ERROR: usize = 2_000;
 const LONGEST_TIME: usize = 100;
 
 /// What is known about a node.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum NodeSeen {
     /// Ironic was not asked: nothing depends on it.
+    #[default]
     NotAsked,
     /// Ironic has no such node.
     Missing,

@@ -64,7 +64,7 @@ pub async fn observe(
         *memory = Memory { uid: cached.uid.clone(), ..Memory::default() };
     }
     if is_anothers(&cached, memory) {
-        return Ok(Some(Observed::nothing()));
+        return Ok(Some(Observed::default()));
     }
     let needed = cached.needs_node(policy);
     let soft_free = context.soft_free(key);
@@ -100,7 +100,7 @@ pub async fn observe(
         (host, found.filter(|_| alike))
     };
     if host.uid != memory.uid || is_anothers(&host, memory) {
-        return Ok(Some(Observed::nothing()));
+        return Ok(Some(Observed::default()));
     }
     if found.is_none() && host.needs_node(policy) {
         found = Some(node(context, &host, &host.node).await);

@@ -199,16 +199,6 @@ impl RebootProgress {
         }
     }
 
-    /// Whether the failure that Ironic shows may be older than the power-on that this is about.
-    pub fn may_have_failed_earlier(&self) -> bool {
-        self.doubt == Some(Doubt::EarlierFailure)
-    }
-
-    /// Whether nobody knew what became of a power-on before when this was written down.
-    pub fn leaves_open(&self) -> bool {
-        self.doubt == Some(Doubt::Open)
-    }
-
     /// Whether this reset, or its failure, was also for this key.
     pub fn has_served(&self, key: &str) -> bool {
         // Of more than can be named those count that come after all that are.
