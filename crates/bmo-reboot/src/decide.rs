@@ -236,22 +236,17 @@ fn ironic_silent(case: &Case<'_>) -> Option<Decision> {
         }
         NodeSeen::Unanswered { lasting, problem } => (*lasting, problem),
     };
-    let waits = case.waits();
-    let mut draft = Draft::unseen(case);
-    if lasting && waits {
-        if case.tells() {
-            draft.joining(Reason::IronicUnreachable);
-        } else {
-            draft.waiting(Reason::IronicUnreachable, problem);
-        }
-    }
     // Who does not wait is told by the poll, once Ironic is back, and is not counted until then.
-    let (reason, next) = if waits {
-        (Reason::IronicUnreachable, Next::After(NODE_BUSY_RETRY))
-    } else {
-        (Reason::AtRest, Next::OnChange)
-    };
-    Some(draft.finish(reason, next))
+    if !case.waits() {
+        return Some(Decision::rest(Reason::AtRest));
+    }
+    let mut draft = Draft::unseen(case);
+    if lasting && case.tells() {
+        draft.joining(Reason::IronicUnreachable);
+    } else if lasting {
+        draft.waiting(Reason::IronicUnreachable, problem);
+    }
+    Some(draft.finish(Reason::IronicUnreachable, Next::After(NODE_BUSY_RETRY)))
 }
 
 /// Power has one writer: the operator is paused, or left alone with a host on which it has work to do.
