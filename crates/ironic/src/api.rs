@@ -89,8 +89,8 @@ impl Client {
         patch: &[PatchOp],
         reset_interfaces: bool,
     ) -> Result<Node> {
-        let body = serde_json::to_value(patch)
-            .map_err(|error| Error::new(Class::Invalid, error.to_string()))?;
+        let body =
+            serde_json::to_value(patch).map_err(|error| Error::invalid(error.to_string()))?;
         let mut call = Call::new(Method::PATCH, node_path(id, "")?).of_node(id).body(body);
         if reset_interfaces {
             call.query.push(("reset_interfaces", "true".to_owned()));

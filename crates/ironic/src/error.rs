@@ -119,6 +119,11 @@ impl Error {
         Self { class, text: shorten(&text.into()), request: None, status: None, maybe_done: false }
     }
 
+    /// Says that an answer is not Ironic's, or that a request or a file of ours makes no sense.
+    pub(crate) fn invalid(text: impl Into<String>) -> Self {
+        Self::new(Class::Invalid, text)
+    }
+
     /// Says that all of several answers took longer together than somebody waits for them.
     pub fn too_slow(what: &str, limit: Duration) -> Self {
         let text = format!(

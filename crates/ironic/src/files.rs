@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use reqwest::{Certificate, Identity};
 
-use crate::error::{Class, Error};
+use crate::error::Error;
 use crate::settings::Settings;
 
 /// Longest wait for a new connection.
@@ -41,9 +41,8 @@ impl Material {
             let Some(bytes) = content(&path)? else {
                 return Ok(before.clone());
             };
-            let text = String::from_utf8(bytes).map_err(|_| {
-                Error::new(Class::Invalid, format!("{} is not text", path.display()))
-            })?;
+            let text = String::from_utf8(bytes)
+                .map_err(|_| Error::invalid(format!("{} is not text", path.display())))?;
             let text = text.trim();
             Ok(if text.is_empty() { before.clone() } else { Some(text.to_owned()) })
         };
@@ -93,9 +92,8 @@ impl Material {
             builder = builder.tls_certs_only([]);
         } else if let Some(pem) = &self.ca {
             let path = settings.ca_file.display();
-            let invalid = |why: String| {
-                Error::new(Class::Invalid, format!("{path} holds no certificate: {why}"))
-            };
+            let invalid =
+                |why: String| Error::invalid(format!("{path} holds no certificate: {why}"));
             let certs = Certificate::from_pem_bundle(pem).map_err(|e| invalid(cause(&e)))?;
             if certs.is_empty() {
                 return Err(invalid("no PEM block in it".to_owned()));
@@ -105,23 +103,17 @@ impl Material {
         if let (Some(cert), Some(key)) = (&self.cert, &self.key) {
             let pem = [cert.as_slice(), b"\n", key.as_slice()].concat();
             let identity = Identity::from_pem(&pem).map_err(|error| {
-                Error::new(
-                    Class::Invalid,
-                    format!(
-                        "{} and {} are no certificate and key: {}",
-                        settings.client_cert_file.display(),
-                        settings.client_key_file.display(),
-                        cause(&error)
-                    ),
-                )
+                Error::invalid(format!(
+                    "{} and {} are no certificate and key: {}",
+                    settings.client_cert_file.display(),
+                    settings.client_key_file.display(),
+                    cause(&error)
+                ))
             })?;
             builder = builder.identity(identity);
         }
         builder.build().map_err(|error| {
-            Error::new(
-                Class::Invalid,
-                format!("the certificates cannot be used: {}", cause(&error)),
-            )
+            Error::invalid(format!("the certificates cannot be used: {}", cause(&error)))
         })
     }
 }
@@ -142,15 +134,14 @@ fn content(path: &Path) -> Result<Option<Vec<u8>>, Error> {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             Ok(None)
         }
-        Err(error) => {
-            Err(Error::new(Class::Invalid, format!("cannot read {}: {error}", path.display())))
-        }
+        Err(error) => Err(Error::invalid(format!("cannot read {}: {error}", path.display()))),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Class;
 
     struct Folder(std::path::PathBuf);
 

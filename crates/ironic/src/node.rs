@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::Result;
-use crate::error::{Class, Error};
+use crate::error::Error;
 
 /// A node. Which fields are filled depends on which were asked for; a field that Ironic left out
 /// and one that it set to null look the same.
@@ -224,7 +224,7 @@ pub fn is_node_id(id: &str) -> bool {
 pub(crate) fn node_path(id: &str, below: &str) -> Result<String> {
     if !is_node_id(id) {
         let text = format!("{id:?} is no identity and no name of a node");
-        return Err(Error::new(Class::Invalid, text));
+        return Err(Error::invalid(text));
     }
     Ok(format!("nodes/{id}{below}"))
 }

@@ -258,7 +258,7 @@ impl<T: Listed> Pager<T> {
         if last.is_empty() || !self.been.insert(last.to_owned()) {
             self.done = true;
             let text = "the list does not go on after the last object seen";
-            return Err(Error::new(Class::Invalid, text).of("GET", &self.path));
+            return Err(Error::invalid(text).of("GET", &self.path));
         }
         self.marker = Some(last.to_owned());
         Ok(())
