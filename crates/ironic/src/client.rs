@@ -16,7 +16,7 @@ use crate::Result;
 use crate::error::{Class, Error};
 use crate::files::{Material, cause};
 use crate::settings::{CALLS, Settings};
-use crate::version::{Feature, Version};
+use crate::version::Version;
 
 /// Calls to nodes that do not, at the same time.
 const SLOW_CALLS: usize = 12;
@@ -127,12 +127,8 @@ impl Call {
     pub(crate) fn url(&self, endpoint: &Url, version: Version) -> Url {
         let mut url = endpoint.clone();
         url.set_path(&format!("{}v1/{}", endpoint.path(), self.path));
-        let mut fields: Vec<_> = self
-            .fields
-            .iter()
-            .filter(|f| Feature::of_field(f).is_none_or(|feature| version.supports(feature)))
-            .copied()
-            .collect();
+        let known = self.fields.iter().filter(|field| version.has_field(field));
+        let mut fields: Vec<_> = known.copied().collect();
         // Without its identity an object cannot be followed up, nor a list continued.
         if !self.fields.is_empty() && !fields.contains(&"uuid") {
             fields.push("uuid");
@@ -194,20 +190,13 @@ impl Ready<'_> {
     /// taken, since version and files were looked at again.
     pub async fn send(self) -> Result<()> {
         let Self { client, call, version, lane } = self;
-        let error = match client.once_in(lane, &call, Some(version)).await {
-            Ok(answer) => {
-                client.follow_offer(answer.offered);
-                return Ok(());
-            }
-            Err(error) => error,
-        };
-        match error.class() {
-            // It may come back as another release.
-            Class::TooOld | Class::Unreachable => *lock(&client.inner.spoken) = None,
-            Class::Unauthorized => drop(client.look_at_files(true)),
+        let sent = client.once_in(lane, &call, Some(version)).await.map(drop);
+        match sent.as_ref().map_err(Error::class) {
+            Err(Class::TooOld) => *lock(&client.inner.spoken) = None,
+            Err(Class::Unauthorized) => drop(client.look_at_files(true)),
             _ => {}
         }
-        Err(error)
+        sent
     }
 }
 
@@ -316,7 +305,7 @@ impl Client {
         let Answer { body, sent, .. } = self.call(&call).await?;
         let read = serde_json::from_slice(&body).map_err(|error| {
             let text = format!("the answer has not the expected form: {error}");
-            Error::new(Class::Invalid, text)
+            Error::invalid(text)
                 .without(&call.secrets())
                 .of(call.method.as_str(), &format!("/v1/{}", call.path))
                 .perhaps_done(!call.reads())
@@ -329,10 +318,7 @@ impl Client {
         let (mut renegotiated, mut reread) = (false, false);
         loop {
             let error = match self.once(call, Some(version)).await {
-                Ok(answer) => {
-                    self.follow_offer(answer.offered);
-                    return Ok(answer);
-                }
+                Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
             // Neither of these was acted upon, so both can be repeated. Once: what follows from
@@ -347,11 +333,6 @@ impl Client {
                     version = now;
                 }
                 Class::Unauthorized if !reread && self.look_at_files(true) => reread = true,
-                Class::Unreachable => {
-                    // It may come back as another release.
-                    *lock(&self.inner.spoken) = None;
-                    return Err(error);
-                }
                 _ => return Err(error),
             }
         }
@@ -393,16 +374,16 @@ impl Client {
         match result {
             Ok(answer) => {
                 tracing::debug!(method, path, millis, bytes = answer.body.len(), "Ironic answered");
+                self.follow_offer(answer.offered);
                 Ok(answer)
             }
             Err(error) => {
-                tracing::debug!(
-                    method,
-                    path,
-                    millis,
-                    class = error.class().as_str(),
-                    "Ironic failed"
-                );
+                let class = error.class();
+                tracing::debug!(method, path, millis, class = class.as_str(), "Ironic failed");
+                if version.is_some() && class == Class::Unreachable {
+                    // It may come back as another release.
+                    *lock(&self.inner.spoken) = None;
+                }
                 Err(error.of(method, &path))
             }
         }
@@ -554,7 +535,7 @@ fn offer(answer: &Answer) -> Result<(Version, Version)> {
 
 fn not_ironic() -> Error {
     let text = "this is not the Ironic API: check IRONIC_ENDPOINT";
-    Error::new(Class::Invalid, text)
+    Error::invalid(text)
 }
 
 #[cfg(test)]

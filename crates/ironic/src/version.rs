@@ -4,6 +4,10 @@ use std::fmt;
 
 use crate::error::{Class, Error};
 
+/// Fields of nodes that not every version has, and the first one with them.
+const NEWER_FIELDS: [(&str, Version); 2] =
+    [("disable_power_off", Version(95)), ("health", Version(109))];
+
 /// A version of the Ironic API. The major number has been 1 since the beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u32);
@@ -19,9 +23,9 @@ impl Version {
         text.trim().strip_prefix("1.")?.parse().ok().map(Self)
     }
 
-    /// Whether this version has the feature.
-    pub fn supports(self, feature: Feature) -> bool {
-        self >= feature.since()
+    /// Whether nodes have this field in this version.
+    pub(crate) fn has_field(self, field: &str) -> bool {
+        NEWER_FIELDS.iter().all(|(newer, since)| *newer != field || self >= *since)
     }
 
     /// The highest version that a server offering `min` to `max` shares with this client.
@@ -37,14 +41,11 @@ impl Version {
             ));
         }
         if min > Self::NEWEST {
-            return Err(Error::new(
-                Class::Invalid,
-                format!(
-                    "this Ironic speaks no API older than {min}, this program none newer than \
-                     {}: upgrade this program",
-                    Self::NEWEST
-                ),
-            ));
+            return Err(Error::invalid(format!(
+                "this Ironic speaks no API older than {min}, this program none newer than \
+                 {}: upgrade this program",
+                Self::NEWEST
+            )));
         }
         Ok(max.min(Self::NEWEST))
     }
@@ -53,34 +54,6 @@ impl Version {
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "1.{}", self.0)
-    }
-}
-
-/// What only some of the versions can do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Feature {
-    /// A node can say that it must not be switched off (`disable_power_off`).
-    DisablePowerOff,
-    /// The health that the BMC reports.
-    Health,
-}
-
-impl Feature {
-    /// The first version with the feature.
-    pub fn since(self) -> Version {
-        Version(match self {
-            Self::DisablePowerOff => 95,
-            Self::Health => 109,
-        })
-    }
-
-    /// The feature that a node's field belongs to, if not every version has the field.
-    pub(crate) fn of_field(field: &str) -> Option<Self> {
-        match field {
-            "disable_power_off" => Some(Self::DisablePowerOff),
-            "health" => Some(Self::Health),
-            _ => None,
-        }
     }
 }
 
