@@ -121,16 +121,14 @@ impl Settings {
             }
         }
 
-        let insecure = match var("IRONIC_INSECURE").map(|v| v.to_ascii_lowercase()) {
-            None => false,
-            Some(value) => match value.as_str() {
-                "true" | "1" => true,
-                "false" | "0" => false,
-                _ => {
-                    mistakes.push(format!("IRONIC_INSECURE is {value:?}: say true or false"));
-                    false
-                }
-            },
+        let insecure = var("IRONIC_INSECURE").map(|value| value.to_ascii_lowercase());
+        let insecure = match insecure.as_deref() {
+            None | Some("false" | "0") => false,
+            Some("true" | "1") => true,
+            Some(value) => {
+                mistakes.push(format!("IRONIC_INSECURE is {value:?}: say true or false"));
+                false
+            }
         };
         let timeout = match var("IRONIC_CLIENT_TIMEOUT") {
             None => DEFAULT_TIMEOUT,
