@@ -34,8 +34,6 @@ pub struct Node {
     pub raid_interface: Option<String>,
     /// The same for what only its vendor has.
     pub vendor_interface: Option<String>,
-    /// How to reach the BMC. Ironic masks passwords.
-    pub driver_info: Option<Map<String, Value>>,
     /// Power state as Ironic last heard of it. Prefer [`Node::power`].
     pub power_state: Option<String>,
     /// Set while a power change is under way. Soft targets show up as the plain ones.
@@ -49,18 +47,12 @@ pub struct Node {
     pub reservation: Option<String>,
     /// Whether Ironic leaves the node alone.
     pub maintenance: Option<bool>,
-    /// Why Ironic itself put it into maintenance, such as `power failure`.
-    pub fault: Option<String>,
     /// Whether it must not be switched off.
     pub disable_power_off: Option<bool>,
-    /// What is known about the hardware.
-    pub properties: Option<Map<String, Value>>,
     /// Anything.
     pub extra: Option<Map<String, Value>>,
     /// Class for scheduling.
     pub resource_class: Option<String>,
-    /// When it was made. Only in details.
-    pub created_at: Option<String>,
     /// When it was changed. Only in details.
     pub updated_at: Option<String>,
 }
@@ -116,12 +108,6 @@ pub struct Port {
     pub node_uuid: Option<String>,
     /// Whether the node boots by it.
     pub pxe_enabled: Option<bool>,
-    /// Name.
-    pub name: Option<String>,
-    /// Anything.
-    pub extra: Option<Map<String, Value>>,
-    /// When it was made. Only in details.
-    pub created_at: Option<String>,
 }
 
 /// A driver that some conductor offers.

@@ -46,14 +46,9 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads the process's environment. `endpoint` is what the command line says, and wins.
+    /// Reads the environment, given as a function. `endpoint` is what the command line says, and wins.
     ///
     /// All mistakes are returned at once: who starts a pod wants to correct them in one go.
-    pub fn from_env(endpoint: Option<&str>) -> Result<Self, Vec<String>> {
-        Self::from_lookup(endpoint, |name| std::env::var(name).ok())
-    }
-
-    /// Like [`Settings::from_env`], with the environment given as a function.
     pub fn from_lookup(
         endpoint: Option<&str>,
         lookup: impl Fn(&str) -> Option<String>,
@@ -158,12 +153,13 @@ impl Settings {
         }
     }
 
-    /// Like [`Settings::from_env`], for one conductor group: each may have an instance of its own.
+    /// Reads the process's environment, for one conductor group: each may have an instance of its own.
     pub fn from_env_in_group(
         endpoint: Option<&str>,
         group: Option<String>,
     ) -> Result<Self, Vec<String>> {
-        match (Self::from_env(endpoint), group.as_deref().and_then(no_group)) {
+        let read = Self::from_lookup(endpoint, |name| std::env::var(name).ok());
+        match (read, group.as_deref().and_then(no_group)) {
             (Ok(settings), None) => Ok(Self { conductor_group: group, ..settings }),
             (read, wrong) => Err(read.err().into_iter().flatten().chain(wrong).collect()),
         }
