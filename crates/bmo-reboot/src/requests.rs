@@ -131,23 +131,16 @@ fn mode(value: &str) -> Option<Mode> {
     if value.is_empty() {
         return Some(Mode::Soft);
     }
-    let read = serde_json::from_str(value).or_else(|error| {
-        // The design document itself writes single quotes.
-        if value.starts_with('{') {
-            serde_json::from_str(&value.replace('\'', "\""))
-        } else {
-            Err(error)
-        }
-    });
-    let Ok(Value::Object(members)) = read else { return None };
+    // The design document itself writes single quotes.
+    let quoted = |_| serde_json::from_str(&value.replace('\'', "\""));
+    let Ok(Value::Object(members)) = serde_json::from_str(value).or_else(quoted) else {
+        return None;
+    };
     // Other implementations find the member in any case.
-    match members.iter().find(|(name, _)| name.eq_ignore_ascii_case("mode")) {
-        None => Some(Mode::Soft),
-        Some((_, Value::String(mode))) => match mode.as_str() {
-            "hard" => Some(Mode::Hard),
-            "soft" | "" => Some(Mode::Soft),
-            _ => None,
-        },
+    let mode = members.iter().find(|(name, _)| name.eq_ignore_ascii_case("mode"));
+    match mode.map(|(_, mode)| mode.as_str()) {
+        None | Some(Some("soft" | "")) => Some(Mode::Soft),
+        Some(Some("hard")) => Some(Mode::Hard),
         Some(_) => None,
     }
 }

@@ -159,14 +159,10 @@ fn status_patch(host: &Host, change: &Change, now: Timestamp) -> Value {
     if let Some(on) = change.powered_on {
         status["poweredOn"] = on.into();
     }
-    let mut stamps = serde_json::Map::new();
     for (field, stamp) in [("pendingRebootSince", change.pending), ("lastPoweredOn", change.last)] {
         if change.clear_stamps || stamp.is_some() {
-            stamps.insert(field.to_owned(), json!(stamp.map(|stamp| stamp.to_string())));
+            status["provisioning"][field] = json!(stamp.map(|stamp| stamp.to_string()));
         }
-    }
-    if !stamps.is_empty() {
-        status["provisioning"] = stamps.into();
     }
     let conditions = change.conditions(host, now);
     if conditions != host.conditions {
