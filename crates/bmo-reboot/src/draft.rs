@@ -10,7 +10,7 @@ use crate::case::Case;
 use crate::model::{Call, Decision, Trouble, Write, rebooting};
 use crate::reason::Reason;
 use crate::record::{Managed, RebootProgress, Soft};
-use crate::requests::{ACTION_MAX_BYTES, told_apart};
+use crate::requests::told_apart;
 use crate::text;
 use crate::waits::{NODE_BUSY_RETRY, retry_delay};
 
@@ -69,9 +69,8 @@ impl<'a> Draft<'a> {
         draft.managed(true, reason, told);
         draft.remember_provisioned(false);
         for (key, value) in case.host.requests.odd() {
-            let action = key.get(key.len().saturating_sub(ACTION_MAX_BYTES)..).unwrap_or(key);
-            let reason = Reason::InvalidRequest.as_str();
-            let event = Event::new(true, reason, action, &text::invalid(key));
+            let (reason, action) = (Reason::InvalidRequest.as_str(), told_apart([key].into_iter()));
+            let event = Event::new(true, reason, &action, &text::invalid(key));
             draft.events.push(Event { hourly: Some(value), ..event });
         }
         draft

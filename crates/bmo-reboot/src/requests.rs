@@ -112,7 +112,7 @@ impl Requests {
 }
 
 /// So long is the action of an event. The API server folds events of one action, and takes little more.
-pub const ACTION_MAX_BYTES: usize = 60;
+const ACTION_MAX_BYTES: usize = 60;
 
 /// A few words that are others for other keys.
 pub fn told_apart<'a>(keys: impl Iterator<Item = &'a str>) -> String {
