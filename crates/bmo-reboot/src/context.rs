@@ -44,7 +44,7 @@ impl Context {
 
     /// Another host with its node.
     pub fn shared_with(&self, host: &Host) -> Option<String> {
-        let other = self.links.other(&host.key(), &host.node);
+        let other = self.links.other(&host.key, &host.node);
         other.map(|it| format!("{}/{}", it.namespace, it.name))
     }
 

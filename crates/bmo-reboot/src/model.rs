@@ -19,7 +19,6 @@ use controller_kit::events::shorten;
 use ironic::Power;
 /// A change of power. A machine is reset where it must not be switched off.
 pub use ironic::PowerTarget as Call;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::reason::Reason;
@@ -223,10 +222,8 @@ pub struct Observed {
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "so many independent facts")]
 pub struct Host {
-    /// Namespace.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
+    /// Namespace and name.
+    pub key: ObjectKey,
     /// Identity: another host of the same name has another one.
     pub uid: String,
     /// The version that all writes of this pass insist on.
@@ -416,16 +413,12 @@ pub enum Target {
 impl Host {
     /// Takes what matters from an object.
     pub fn of(host: &BareMetalHost, policy: &Policy) -> Self {
-        let ObjectMeta { namespace, name, uid, resource_version, generation, .. } =
-            host.metadata.clone();
-        let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
+        let meta = &host.metadata;
+        let key = ObjectKey::of(host);
         let status = host.status.clone().unwrap_or_default();
         let provisioning = &status.provisioning;
-        let node = if provisioning.id.is_empty() {
-            registered_as(&namespace, &name)
-        } else {
-            provisioning.id.clone()
-        };
+        let node =
+            if provisioning.id.is_empty() { registered_as(&key) } else { provisioning.id.clone() };
         // What was installed by other means the operator leaves where it is.
         let differs = |wanted: Option<&String>, installed: Option<&String>| {
             installed.is_some_and(|it| !it.is_empty() && wanted != Some(it))
@@ -452,9 +445,9 @@ impl Host {
         let power = record.known().map(|it| it.power.clone()).unwrap_or_default();
         let (pending, last) = power.stamps(provisioning);
         Self {
-            uid: uid.unwrap_or_default(),
-            version: resource_version.unwrap_or_default(),
-            generation: generation.unwrap_or_default(),
+            uid: meta.uid.clone().unwrap_or_default(),
+            version: meta.resource_version.clone().unwrap_or_default(),
+            generation: meta.generation.unwrap_or_default(),
             selected: policy.selects(host),
             paused: match host.annotation(PAUSED) {
                 None => Pause::No,
@@ -463,7 +456,7 @@ impl Host {
             },
             brings_status: host.brought_state().is_some_and(|state| state.is_provisioned()),
             detached: host.is_detached(),
-            deleting: host.metadata.deletion_timestamp.is_some(),
+            deleting: meta.deletion_timestamp.is_some(),
             state: provisioning.state.clone(),
             credentials: host.power_operations_supported(),
             online: host.spec.online,
@@ -495,19 +488,8 @@ impl Host {
                 message: status.error_message,
             },
             conditions: status.conditions,
-            namespace,
-            name,
+            key,
         }
-    }
-
-    /// Under which the engine knows it.
-    pub fn key(&self) -> ObjectKey {
-        ObjectKey { namespace: self.namespace.clone(), name: self.name.clone() }
-    }
-
-    /// The name under which the operator registers its node.
-    pub fn registered_as(&self) -> String {
-        registered_as(&self.namespace, &self.name)
     }
 
     /// What is kept of it.
@@ -579,7 +561,8 @@ impl Host {
     }
 }
 
-fn registered_as(namespace: &str, name: &str) -> String {
+/// The name under which the operator registers the node of a host.
+pub fn registered_as(ObjectKey { namespace, name }: &ObjectKey) -> String {
     format!("{namespace}~{name}")
 }
 

@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::decide::{decide, is_at_rest};
 use crate::model::{
     Host, LetGo, Memory, Node, NodeSeen, OFF_CONFIRM_DELAY, Observed, OffProof, OffTaken, Pause,
-    Target,
+    Target, registered_as,
 };
 use crate::settings::Policy;
 
@@ -106,10 +106,8 @@ pub async fn observe(
         found = Some(node(context, &host, &host.node).await);
     }
     let asked_for = host.node.clone();
-    if found.as_ref().is_some_and(|it| it.node == NodeSeen::Missing)
-        && host.node != host.registered_as()
-    {
-        let by_name = host.registered_as();
+    let by_name = registered_as(key);
+    if found.as_ref().is_some_and(|it| it.node == NodeSeen::Missing) && host.node != by_name {
         let read = node(context, &host, &by_name).await;
         if read.node == NodeSeen::Missing {
             // It may come back under that name.
@@ -160,8 +158,8 @@ fn is_anothers(host: &Host, memory: &mut Memory) -> bool {
     if is_anothers && memory.let_go == LetGo::Yes {
         memory.let_go = LetGo::Warned;
         tracing::warn!(
-            object.namespace = host.namespace,
-            object.name = host.name,
+            object.namespace = host.key.namespace,
+            object.name = host.key.name,
             "Another instance manages the power of this host, which --host-selector does not match here; it is left to \
              that one. Give the two instances namespaces or watch filters of their own"
         );

@@ -30,7 +30,7 @@ pub async fn write(
     memory: &mut Memory,
 ) -> Result<Outcome, Error> {
     let (Some(host), node) = (&seen.host, &seen.node) else { return Ok(Outcome::default()) };
-    let api: Api<CachedHost> = Api::namespaced(context.kit.client.clone(), &host.namespace);
+    let api: Api<CachedHost> = Api::namespaced(context.kit.client.clone(), &host.key.namespace);
     // Whatever becomes of a write whose answer is lost, it is not somebody else's.
     memory.powered_on = None;
     let now = write_both(context, &api, host.clone(), write).await?;
@@ -74,8 +74,8 @@ pub async fn write(
         tokio::time::sleep(until(now, second_after(whole(now)))).await;
     }
     tracing::info!(
-        object.namespace = host.namespace,
-        object.name = host.name,
+        object.namespace = host.key.namespace,
+        object.name = host.key.name,
         call = ?call,
         answer = ?answer,
         reason = Reason::of_call(call).as_str(),
@@ -97,7 +97,7 @@ pub async fn write(
         }),
         // The call was made, whether or not what came of it could be written down: the next pass reads that.
         Err(error) => {
-            tracing::debug!(object.name = host.name, %error, "Ironic's answer was not written down");
+            tracing::debug!(object.name = host.key.name, %error, "Ironic's answer was not written down");
             Ok(Outcome { version: Some(version), next: Some(Next::Now), ..Outcome::default() })
         }
     }
@@ -114,7 +114,7 @@ async fn write_both(
     if !annotations.is_empty() {
         let metadata = json!({ "resourceVersion": host.version, "annotations": annotations });
         let patch = Patch::Merge(json!({ "metadata": metadata }));
-        match asked("change annotations", api.patch(&host.name, &params, &patch)).await {
+        match asked("change annotations", api.patch(&host.key.name, &params, &patch)).await {
             Ok(written) => host = context.view(&written),
             // Webhooks judge annotations, and no status. The machine must not stay off because its request cannot be removed, nor
             // must somebody who holds it wait for that. A removal of which nobody knows insists on the version of the status write,
@@ -127,7 +127,7 @@ async fn write_both(
     }
     if !status.is_empty() {
         let patch = Patch::Merge(status_patch(&host, &status, Timestamp::now()));
-        let patched = api.patch_status(&host.name, &params, &patch);
+        let patched = api.patch_status(&host.key.name, &params, &patch);
         let written = asked("write the status", patched).await?;
         let written = context.view(&written);
         // A CRD without conditions drops them without a word.
@@ -181,7 +181,7 @@ fn status_patch(host: &Host, change: &Change, now: Timestamp) -> Value {
 
 /// Insists on the version that was decided about.
 async fn prove(api: &Api<CachedHost>, now: &Host) -> Result<(), Error> {
-    let read = asked("read the host", api.get(&now.name)).await?;
+    let read = asked("read the host", api.get(&now.key.name)).await?;
     let version = read.metadata.resource_version.as_deref();
     if version == Some(now.version.as_str()) { Ok(()) } else { Err(Error::Superseded) }
 }
@@ -194,8 +194,7 @@ async fn ask(
     (host, now): (&Host, &Host),
     call: Call,
 ) -> Result<Answer, Error> {
-    let key = host.key();
-    if call.is_soft() && !context.softly.enter(&key, SOFT, context.policy.soft_attempts) {
+    if call.is_soft() && !context.softly.enter(&host.key, SOFT, context.policy.soft_attempts) {
         return Ok(Answer::NoRoom);
     }
     let answer = send(context, api, (host, now), call).await.map(|sent| match sent {
@@ -203,7 +202,7 @@ async fn ask(
         Err(error) => meaning(&error),
     });
     if call.is_soft() && !matches!(answer, Ok(Answer::Accepted | Answer::Unknown)) {
-        context.softly.update(&key, None);
+        context.softly.update(&host.key, None);
     }
     if matches!(answer, Ok(Answer::Unreachable(_) | Answer::Unknown)) {
         context.nodes.unanswered();

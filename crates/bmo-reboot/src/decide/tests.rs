@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use api_types::metal3::{ErrorType, ProvisioningState};
+use controller_kit::engine::ObjectKey;
 use k8s_openapi::jiff::ToSpan as _;
 
 use super::*;
@@ -100,8 +101,7 @@ fn seconds(count: u64) -> Duration {
 /// A running host of ours that is as it should be.
 fn host() -> Host {
     let mut host = Host {
-        namespace: "n".to_owned(),
-        name: "h".to_owned(),
+        key: ObjectKey { namespace: "n".to_owned(), name: "h".to_owned() },
         uid: "u".to_owned(),
         version: "1".to_owned(),
         generation: 1,

@@ -6,6 +6,7 @@ use bmo_reboot::reason::Reason;
 use bmo_reboot::record::{Managed, RebootProgress};
 use bmo_reboot::requests::Requests;
 use bmo_reboot::text;
+use controller_kit::engine::ObjectKey;
 use ironic::Power;
 use k8s_openapi::jiff::Timestamp;
 
@@ -49,8 +50,7 @@ fn view(stored: &Stored) -> Host {
     let managed = Managed { managed: true, reason: Reason::Managed, message: text::managed(false) };
     let written = Change { progress, managed: Some(managed), ..Change::default() };
     let mut host = Host {
-        namespace: "n".to_owned(),
-        name: "h".to_owned(),
+        key: ObjectKey { namespace: "n".to_owned(), name: "h".to_owned() },
         uid: "u".to_owned(),
         version: String::new(),
         generation: 1,
