@@ -125,9 +125,6 @@ pub async fn observe(
         host.other_writer |= is_written_by_others(memory, &host, policy);
     }
     remember(memory, &host, &mut found, (Instant::now(), Timestamp::now()));
-    if let NodeSeen::Unanswered { lasting, .. } = &mut found.node {
-        *lasting |= nodes.silence().is_some();
-    }
     let pace = Some(nodes.pace(&host.node));
     Ok(Some(Observed { host: Some(host), node: found.node, soft_free, pace }))
 }
@@ -294,8 +291,8 @@ async fn node(context: &Context, host: &Host, id: &str) -> Found {
         Ok(reading) => of_reading(reading),
         Err(error) if error.class() == Class::NotFound => Found::nothing(NodeSeen::Missing),
         Err(error) => {
-            let problem = error.to_string();
-            Found::nothing(NodeSeen::Unanswered { lasting: false, problem })
+            let (lasting, problem) = (nodes.silence().is_some(), error.to_string());
+            Found::nothing(NodeSeen::Unanswered { lasting, problem })
         }
     }
 }

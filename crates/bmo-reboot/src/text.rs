@@ -19,27 +19,24 @@ pub const UNSUPPORTED: &str = "the driver does not support it";
 
 /// Names keys, not all of thousands.
 pub fn named<'a>(keys: impl Iterator<Item = &'a str>) -> String {
-    const MOST: usize = 10;
-    let keys: Vec<&str> = keys.collect();
-    and_more(&keys, keys.len().min(MOST))
+    listed(keys, 10, usize::MAX)
 }
 
 /// Names keys for their clients, each of which looks for its own: as many as fit into a condition that is not to be large.
 pub fn all_named<'a>(keys: impl Iterator<Item = &'a str>) -> String {
-    const BYTES: usize = 8_000;
-    let keys: Vec<&str> = keys.collect();
-    let mut length = 0;
-    let fit = keys.iter().take_while(|key| {
-        length += key.len() + ", ".len();
-        length <= BYTES
-    });
-    and_more(&keys, fit.count())
+    listed(keys, usize::MAX, 8_000)
 }
 
-fn and_more(keys: &[&str], count: usize) -> String {
-    let text = keys[..count].join(", ");
-    let more = keys.len() - count;
-    if more == 0 { text } else { format!("{text} and {more} more") }
+fn listed<'a>(keys: impl Iterator<Item = &'a str>, most: usize, bytes: usize) -> String {
+    let keys: Vec<&str> = keys.collect();
+    let mut length = 0;
+    let fit = keys.iter().take(most).take_while(|key| {
+        length += key.len() + ", ".len();
+        length <= bytes
+    });
+    let (named, others) = keys.split_at(fit.count());
+    let text = named.join(", ");
+    if others.is_empty() { text } else { format!("{text} and {} more", others.len()) }
 }
 
 /// Whose word it is that a machine must not be switched off: its host's, or that of its node alone.
