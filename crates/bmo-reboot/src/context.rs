@@ -2,8 +2,8 @@
 
 use api_types::metal3::{BareMetalHost, CachedHost};
 use controller_kit::Kit;
-use controller_kit::engine::links::{Links, ThingName};
-use controller_kit::engine::{Class, Lookout, ObjectKey};
+use controller_kit::engine::links::Links;
+use controller_kit::engine::{Lookout, ObjectKey};
 use ironic::Nodes;
 use kube::runtime::reflector::Store;
 
@@ -46,13 +46,6 @@ impl Context {
     pub fn shared_with(&self, host: &Host) -> Option<String> {
         let other = self.links.other(&host.key, &host.node);
         other.map(|it| format!("{}/{}", it.namespace, it.name))
-    }
-
-    /// Takes notice of what Ironic calls the node of a host; another host may name the same one differently.
-    pub fn learn(&self, key: &ObjectKey, node: &str, names: &[ThingName]) {
-        for other in self.links.learn(key, node, names) {
-            self.lookout.enqueue(other, Class::Normal);
-        }
     }
 
     /// Whether a soft attempt of this host may begin, or go on.

@@ -118,7 +118,10 @@ pub async fn observe(
     }
     let mut found = found.unwrap_or_else(|| Found::nothing(NodeSeen::NotAsked));
     if matches!(found.node, NodeSeen::Seen(_) | NodeSeen::Missing) {
-        context.learn(key, &asked_for, &found.names);
+        // Another host may name the same node differently.
+        for other in context.links.learn(key, &asked_for, &found.names) {
+            context.lookout.enqueue(other, Urgency::Normal);
+        }
     }
     host.shared_with = context.shared_with(&host);
     if is_read {
