@@ -319,7 +319,7 @@ impl<'a> Case<'a> {
     }
 
     pub(crate) fn is_on(&self) -> bool {
-        self.seen.node.shows(Power::On)
+        self.shows(|node| node.power == Power::On)
     }
 
     /// Time since a whole second; none if that is in the future.

@@ -111,7 +111,8 @@ impl Metrics {
             self.to_off.observe(until(pending, now).as_secs_f64());
         }
         // One that is only not certainly off any more was not seen on.
-        let seen_on = change.powered_on == Some(true) && node.shows(Power::On);
+        let is_on = node.node().is_some_and(|node| node.power == Power::On);
+        let seen_on = change.powered_on == Some(true) && is_on;
         let begun = host.progress().filter(|it| seen_on && it.reason == Reason::PoweringOn);
         if let Some(progress) = begun {
             self.to_on.observe(until(progress.since, now).as_secs_f64());

@@ -347,11 +347,6 @@ impl NodeSeen {
             _ => None,
         }
     }
-
-    /// Whether a node was seen, and shows this power.
-    pub fn shows(&self, power: Power) -> bool {
-        self.node().is_some_and(|node| node.power == power)
-    }
 }
 
 /// A node, as far as decisions depend on it.

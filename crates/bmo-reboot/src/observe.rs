@@ -73,7 +73,7 @@ pub async fn observe(
     }
     let listed = if needed { nodes.awaited(&cached.node).await } else { None };
     let is_news = listed.is_some();
-    let listed = listed.filter(|it| !cached.disable_power_off && Node::of(&it.node).is_plain());
+    let listed = listed.filter(|it| !cached.disable_power_off && is_plain(&Node::of(&it.node)));
     if !is_news
         && !memory.differs
         && let Some(seen) = at_rest(context, &cached, soft_free)
@@ -306,12 +306,10 @@ fn of_reading(Reading { node, began }: Reading) -> Found {
     Found { node: NodeSeen::Seen(Node::of(&node)), names, began }
 }
 
-impl Node {
-    /// Whether it shows nothing but its power. All else is read anew, with all its details.
-    pub fn is_plain(&self) -> bool {
-        let calm = self.last_error.is_none() && self.engaged.is_none() && !self.maintenance;
-        calm && !self.disable_power_off && !self.is_being_registered()
-    }
+/// Whether a node shows nothing but its power. All else is read anew, with all its details.
+fn is_plain(node: &Node) -> bool {
+    let calm = node.last_error.is_none() && node.engaged.is_none() && !node.maintenance;
+    calm && !node.disable_power_off && !node.is_being_registered()
 }
 
 #[cfg(test)]

@@ -37,7 +37,10 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
         return draft
             .finish(case.reason().unwrap_or(Reason::AtRest), Next::After(OFF_CONFIRM_DELAY));
     }
-    let taken = taken(case, node);
+    // The soft attempt that Ironic has certainly taken. Of one that was only written down a failure shows that: nothing is
+    // written ahead where there is one already. Without a failure it may be one that was never made, or one of which Ironic
+    // has lost the failure: its time goes on while there is enough for another slice, and after that it counts as never made.
+    let taken = case.soft().or_else(|| case.soft_ahead().filter(|_| node.last_error.is_some()));
     let has_time =
         |soft: &Soft| case.age(soft.since) + case.policy.soft_slice <= case.policy.soft_timeout;
     let begun = taken.or_else(|| case.soft_ahead().filter(has_time));
@@ -98,13 +101,6 @@ pub(crate) fn prove_off(case: &Case<'_>) -> Option<Decision> {
         return Some(draft.finish(Reason::PowerFailed, Next::After(wait)));
     }
     Some(draft.ask(call))
-}
-
-/// The soft attempt that Ironic has certainly taken. Of one that was only written down a failure shows that: nothing is
-/// written ahead where there is one already. Without a failure it may be one that was never made, or one of which Ironic
-/// has lost the failure: its time goes on while there is enough for another slice, and after that it counts as never made.
-fn taken(case: &Case<'_>, node: &Node) -> Option<Soft> {
-    case.soft().or_else(|| case.soft_ahead().filter(|_| node.last_error.is_some()))
 }
 
 /// Whether a slice that Ironic took needs no other record than the one ahead of it: it is the first, and there is time for

@@ -63,7 +63,7 @@ pub async fn write(
     let holders = now.requests.holders_of(&host.node);
     let accepted = call.is_off() && answer == Answer::Accepted;
     memory.off_taken = if accepted { Some(OffTaken::after(taken, holders, began)) } else { taken };
-    if node.shows(Power::Unknown) {
+    if node.node().is_some_and(|node| node.power == Power::Unknown) {
         memory.blind_calls = (memory.blind_calls.0.saturating_add(1), Some(Instant::now()));
     }
     if matches!(call, Call::Reboot | Call::SoftReboot(_))
