@@ -35,23 +35,18 @@ pub(crate) fn still_waiting(case: &Case<'_>, off: bool) -> Option<Duration> {
     delay.checked_sub(case.age(failed.since)).filter(|left| !left.is_zero())
 }
 
+/// Seconds after each failure in a row to switch off: never more than half a minute with the spread, since somebody waits.
+const OFF_DELAYS: [u64; 5] = [3, 5, 10, 20, 23];
+/// The same to switch on: twice as long each time, up to five minutes.
+const ON_DELAYS: [u64; 8] = [3, 6, 12, 24, 48, 96, 192, 300];
+
 /// How long to wait after `count` failures to switch off, or on.
 pub(crate) fn retry_delay(off: bool, before: &Trouble, count: i64) -> Duration {
-    if off { off_delay(count) } else { on_delay(before, count) }
-}
-
-/// How long to wait after `count` failures to switch off: never more than half a minute with the spread, since somebody waits.
-pub(crate) fn off_delay(count: i64) -> Duration {
-    let before = usize::try_from(count.clamp(1, 5) - 1).unwrap_or(0);
-    Duration::from_secs([3, 5, 10, 20, 23][before])
-}
-
-/// How long to wait after `count` failures to switch on: twice as long each time, up to five minutes. Beside somebody else's
-/// failure the count is unknown: as after the fifth.
-fn on_delay(before: &Trouble, count: i64) -> Duration {
-    let count = if before.is_anothers() { 5 } else { count };
-    let doublings = u32::try_from(count.clamp(1, 8) - 1).unwrap_or(0);
-    Duration::from_secs((3 << doublings).min(300))
+    // Beside somebody else's failure the count is unknown: as after the fifth.
+    let count = if !off && before.is_anothers() { 5 } else { count };
+    let delays = if off { &OFF_DELAYS[..] } else { &ON_DELAYS };
+    let nth = usize::try_from(count.max(1) - 1).unwrap_or(usize::MAX);
+    Duration::from_secs(delays[nth.min(delays.len() - 1)])
 }
 
 /// The stamp of a power-on now: later than the request that it answers, and never earlier than one before, unless that was written

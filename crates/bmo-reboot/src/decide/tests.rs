@@ -10,7 +10,7 @@ use super::*;
 use crate::model::{Answer, Change, Node, OffProof, Trouble, Write};
 use crate::record::Managed;
 use crate::requests::Requests;
-use crate::waits::off_delay;
+use crate::waits::retry_delay;
 
 mod busy;
 mod clocks;
@@ -223,6 +223,11 @@ fn after(mut host: Host, done: &Decided) -> Host {
 
 fn decided_by(policy: &Policy, host: &Host, node: &NodeSeen) -> Decided {
     decide(&observed(host, node), policy, now()).into()
+}
+
+/// How long to wait after so many failures to switch off.
+fn off_delay(count: i64) -> Duration {
+    retry_delay(true, &Trouble::default(), count)
 }
 
 fn reason_written(decision: &Decided) -> Option<Reason> {
