@@ -186,17 +186,14 @@ impl<'a> Draft<'a> {
         self.progress(RebootProgress { rebooting: self.rebooting, soft, ..step }, &what);
     }
 
-    /// It cannot go on for now.
+    /// It cannot go on for now. Why is written and told once: the wording of a network's failures changes with every try. A reset
+    /// is written down ahead of every try, so the record says that it was told.
     pub(crate) fn waiting(&mut self, reason: Reason, why: &str) {
-        self.wait(reason, why, true);
-    }
-
-    /// Why is written and told once: the wording of a network's failures changes with every try.
-    fn wait(&mut self, reason: Reason, why: &str, is_told: bool) {
         let known = self.progress.as_ref();
         if known.is_some_and(|known| known.reason == reason) {
             return;
         }
+        let is_told = known.is_none_or(|known| !known.resets_again());
         self.rebooting |= known.is_some_and(|known| known.rebooting);
         self.phase(reason, self.hard, &text::waits(why));
         match reason {
@@ -328,9 +325,7 @@ impl<'a> Draft<'a> {
             (is_ahead && known.reason == Reason::of_call(call)) || steps.contains(&known.reason)
         });
         if waits {
-            // A reset is written down ahead of every try.
-            let again = self.progress.as_ref().is_some_and(RebootProgress::resets_again);
-            self.wait(reason, why, !again);
+            self.waiting(reason, why);
         }
         self.finish(reason, Next::After(NODE_BUSY_RETRY))
     }
