@@ -192,8 +192,8 @@ impl Verdict {
 
     /// Where it is counted. To come after another machine is short, unless that one's host can neither be made nor ruled out.
     pub fn sort(&self) -> Sort {
-        let is_held = self.reason == Reason::AfterAnother && self.note.is_some();
-        if is_held { Sort::Pending } else { self.reason.sort() }
+        let is_short = self.reason == Reason::AfterAnother && self.note.is_none();
+        if is_short { Sort::Unlisted } else { self.reason.sort() }
     }
 
     fn creates(&self) -> bool {

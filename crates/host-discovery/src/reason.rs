@@ -174,41 +174,12 @@ pub enum Sort {
 }
 
 impl Reason {
-    /// Where it is counted.
+    /// Where it is counted: where a person reads it.
     pub fn sort(self) -> Sort {
-        match self {
-            Self::Suspended
-            | Self::HostDeleted
-            | Self::AwaitsApproval
-            | Self::BmcAddressMissing
-            | Self::BmcOutsideSubnets
-            | Self::MaxHosts
-            | Self::DryRun
-            | Self::RateLimited => Sort::Pending,
-            Self::InspectionFailed
-            | Self::NoInventory
-            | Self::InventoryTooLarge
-            | Self::InventoryUnreadable
-            | Self::IronicFails
-            | Self::NoUsablePort
-            | Self::TemplateInvalid
-            | Self::NoName
-            | Self::HostRefused
-            | Self::HostFailed => Sort::Failed,
-            Self::KnownTwice
-            | Self::InterfaceOfAnotherHost
-            | Self::BmcOfAnotherHost
-            | Self::BmcAddressShared
-            | Self::NameConflict => Sort::Conflicting,
-            Self::Known
-            | Self::Created
-            | Self::Registered
-            | Self::AwaitsInventory
-            | Self::AwaitsPorts
-            | Self::NotSelected
-            | Self::NotDiscovered
-            | Self::AfterAnother => Sort::Unlisted,
-        }
+        let lists =
+            [(CONFLICTS, Sort::Conflicting), (FAILURES, Sort::Failed), (PENDING, Sort::Pending)];
+        let is_there = |(list, _): &(Location, Sort)| self.about().places.contains(list);
+        lists.into_iter().find(is_there).map_or(Sort::Unlisted, |(_, sort)| sort)
     }
 
     /// Whether it is said of a machine of which too little is known to tell whose it is.
