@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use api_types::metal3::{BareMetalHost, BareMetalHostSpec, BootMode, CleaningMode, HardwareLabel};
+use api_types::metal3::{BareMetalHost, BareMetalHostSpec, BootMode, HardwareLabel};
 use api_types::names::capi::WATCH_FILTER;
 use api_types::names::{ferrite, metal3};
+use serde::Serialize;
+use serde_json::json;
 
 use crate::hardware::HardwareDetails;
 use crate::inventory::Facts;
@@ -26,12 +28,14 @@ pub fn new_host(
     details: &HardwareDetails,
 ) -> BareMetalHost {
     let defaults = resource.spec.host_defaults.clone().unwrap_or_default();
+    // How the machine was started when it told about itself.
+    let booted = facts.uefi.map(|uefi| if uefi { BootMode::Uefi } else { BootMode::Legacy });
     let spec = BareMetalHostSpec {
         // The machine runs: it has just told about itself.
         online: defaults.online.unwrap_or(true),
         boot_mac_address: facts.boot_mac.map(|mac| mac.to_string()),
-        boot_mode: boot_mode(defaults.boot_mode, facts),
-        automated_cleaning_mode: defaults.automated_cleaning_mode.map(cleaning_mode),
+        boot_mode: defaults.boot_mode.or(booted).and_then(word),
+        automated_cleaning_mode: defaults.automated_cleaning_mode.and_then(word),
         // The operator learns it by the inspection, which is not to be.
         architecture: facts.architecture.as_deref().filter(|it| is_word(it)).map(str::to_owned),
         description: defaults.description,
@@ -94,22 +98,9 @@ fn hardware_value(label: HardwareLabel, facts: &Facts) -> Option<String> {
     text.as_deref().map(str::to_owned)
 }
 
-/// What was asked for, else how the machine was started when it told about itself.
-fn boot_mode(wanted: Option<BootMode>, facts: &Facts) -> Option<String> {
-    let word = match (wanted, facts.uefi) {
-        (Some(BootMode::Uefi), _) | (None, Some(true)) => "UEFI",
-        (Some(BootMode::UefiSecureBoot), _) => "UEFISecureBoot",
-        (Some(BootMode::Legacy), _) | (None, Some(false)) => "legacy",
-        (None, None) => return None,
-    };
-    Some(word.to_owned())
-}
-
-fn cleaning_mode(mode: CleaningMode) -> String {
-    match mode {
-        CleaningMode::Metadata => "metadata".to_owned(),
-        CleaningMode::Disabled => "disabled".to_owned(),
-    }
+/// A value as the API spells it.
+fn word(value: impl Serialize) -> Option<String> {
+    json!(value).as_str().map(str::to_owned)
 }
 
 fn is_word(text: &str) -> bool {
