@@ -4,7 +4,7 @@
 //! once per version, counted, and listed for whoever wants to tell the object's owner.
 //! Only what the type names is kept in memory, and never `managedFields`.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -42,13 +42,15 @@ where
 
 /// Objects of one kind that cannot be decoded; absent from the store, which is not the same as gone.
 #[derive(Clone, Default)]
-pub struct Undecodable(Arc<Shared<HashMap<String, Broken>>>);
+pub struct Undecodable(Arc<Shared<BTreeMap<String, Broken>>>);
 
 /// An object that cannot be decoded.
 #[derive(Clone, Debug)]
 pub struct Broken {
     /// For events.
     pub object: ObjectReference,
+    /// What can be read of it.
+    pub metadata: ObjectMeta,
     /// Which field is wrong and how.
     pub problem: String,
 }
@@ -59,7 +61,7 @@ impl Undecodable {
         self.0.lock().get(&key(namespace, name)).cloned()
     }
 
-    /// All of them.
+    /// All of them, in the order of their names.
     pub fn all(&self) -> Vec<Broken> {
         self.0.lock().values().cloned().collect()
     }
@@ -342,7 +344,8 @@ impl<K: Watchable> Listing<K> {
             uid: meta.uid.clone(),
             ..ObjectReference::from(self.reference(meta))
         };
-        let broken = Broken { object, problem: problem.to_owned() };
+        let metadata = meta.clone();
+        let broken = Broken { object, metadata, problem: problem.to_owned() };
         let known = self.undecodable.0.lock().insert(key.clone(), broken);
         if known.is_none_or(|known| known.object.resource_version != version) {
             tracing::warn!(
@@ -476,7 +479,8 @@ mod tests {
                 resource_version: Some(version.to_owned()),
                 ..ObjectReference::default()
             };
-            let it = Broken { object, problem: "it broke".to_owned() };
+            let (metadata, problem) = (ObjectMeta::default(), "it broke".to_owned());
+            let it = Broken { object, metadata, problem };
             broken.0.lock().insert("a/b".to_owned(), it);
         };
         let mut complaints = Complaints::default();

@@ -7,8 +7,7 @@
 //!   what identifies a machine is kept. Ironic's list of nodes, polled.
 //! * Reads live: of nodes that nobody registered, the ports and the inventory, each once. Before hosts are made, how many
 //!   there are, whether their discoveries are as they were decided upon, and once the CRD of the hosts; before one is made,
-//!   the host of its machine's other name. Before a node's driver is changed, its host once more. Of discoveries that cannot
-//!   be decoded, the metadata.
+//!   the host of its machine's other name. Before a node's driver is changed, its host once more.
 //! * Writes: new `BareMetalHost`s in the namespace of their resource; the resource's status and its annotation of
 //!   approvals. In Ironic a mark on each node that had a host, and a node's driver and interfaces: before a host with a BMC is
 //!   made, and with `--adopt-driver` when one gets a BMC. Events.

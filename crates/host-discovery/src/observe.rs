@@ -404,7 +404,7 @@ pub async fn host(context: &Context, host: &HostKey) -> Result<Option<Sighting>,
 }
 
 /// The metadata of a discovery; none if it is gone. Read by a list, since a list is what the role allows.
-pub async fn metadata(
+async fn metadata(
     context: &Context,
     namespace: &str,
     name: &str,

@@ -7,9 +7,7 @@ use std::time::{Duration, Instant};
 use controller_kit::backoff;
 use controller_kit::engine::queue::spread;
 use controller_kit::engine::{Class as Urgency, Error};
-use controller_kit::watch::Broken;
 use ironic::Class;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::allowance::Allowance;
@@ -64,8 +62,6 @@ pub struct Table {
     listed: Option<Instant>,
     /// Approved nodes that Ironic had not shown when they were first seen, and since when.
     unshown: HashMap<NodeId, Instant>,
-    /// Of the discoveries that cannot be decoded.
-    unread: Vec<ObjectMeta>,
 }
 
 /// What happened since machines were last decided about.
@@ -100,7 +96,6 @@ impl Table {
             next_read: now,
             listed: None,
             unshown: HashMap::new(),
-            unread: Vec::new(),
         }
     }
 
@@ -137,7 +132,7 @@ impl Table {
             self.hand_out(context).await;
         }
         context.hand_marks_over(noticed.made || self.nodes.has_unread(Instant::now()));
-        self.look_at_discoveries(context).await?;
+        self.look_at_discoveries(context);
         context.lookout.enqueue_after(Key::All, Urgency::Urgent, self.rest());
         Ok(())
     }
@@ -327,10 +322,12 @@ impl Table {
     }
 
     /// What is decided upon now, beside the machines.
-    async fn look_at_discoveries(&mut self, context: &Context) -> Result<(), Error> {
+    fn look_at_discoveries(&mut self, context: &Context) {
         self.resources = context.ours().iter().map(|it| Resource::read(it)).collect();
-        for older in self.unread(context).await? {
-            self.resources.iter_mut().for_each(|it| it.give_way(&older));
+        for unread in context.undecodable.all().iter().map(|it| &it.metadata) {
+            if context.is_ours(unread) && unread.deletion_timestamp.is_none() {
+                self.resources.iter_mut().for_each(|it| it.give_way(unread));
+            }
         }
         let now = Instant::now();
         let (answers, reads) = (self.answers(), self.nodes.has_unread(now));
@@ -338,7 +335,6 @@ impl Table {
         self.complete = self.caught_up && answers && !reads && self.has_shown_all();
         self.refusals.now(now, |node| self.nodes.is_machine(node));
         self.may_make = if answers { self.allowance.available(Timestamp::now()) } else { 0 };
-        Ok(())
     }
 
     /// Whether a node that is not there is known not to be there: a person may approve a machine that Ironic has and we
@@ -359,21 +355,6 @@ impl Table {
         }
         shown && self.nodes.left_out() == 0
     }
-
-    /// The metadata of the discoveries that cannot be decoded.
-    async fn unread(&mut self, context: &Context) -> Result<Vec<ObjectMeta>, Error> {
-        let broken = context.undecodable.all();
-        self.unread.retain(|it| broken.iter().any(|broken| is_of(broken, it)));
-        for it in &broken {
-            if !self.unread.iter().any(|known| is_of(it, known)) {
-                let [namespace, name] = [&it.object.namespace, &it.object.name]
-                    .map(|text| text.as_deref().unwrap_or_default());
-                self.unread.extend(observe::metadata(context, namespace, name).await?);
-            }
-        }
-        let stays = |it: &&ObjectMeta| context.is_ours(it) && it.deletion_timestamp.is_none();
-        Ok(self.unread.iter().filter(stays).cloned().collect())
-    }
 }
 
 /// Shows whether Ironic answers.
@@ -386,9 +367,4 @@ pub fn told(context: &Context, result: &Result<(), ironic::Error>) {
             context.kit.readiness.not_ready(IRONIC, &error.to_string());
         }
     }
-}
-
-/// Whether these are the metadata of that object as it is now.
-fn is_of(broken: &Broken, metadata: &ObjectMeta) -> bool {
-    broken.object.uid == metadata.uid && broken.object.resource_version == metadata.resource_version
 }
