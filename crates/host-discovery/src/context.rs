@@ -69,7 +69,7 @@ pub enum News {
     Marked(NodeId),
     /// A machine was read.
     Read(NodeId, Look, Instant),
-    /// Ironic did not answer, or not to us, when it was asked about a machine.
+    /// Ironic did not answer when it was asked about a machine.
     Silence(ironic::Error),
     /// Machines were looked at once more.
     Looked(Looked),
@@ -119,8 +119,8 @@ impl Context {
     }
 
     /// A machine was read, or could not be.
-    pub fn ended(&self, node: NodeId, news: News) {
-        self.tell(news);
+    pub fn ended(&self, node: NodeId, news: impl IntoIterator<Item = News>) {
+        news.into_iter().for_each(|it| self.tell(it));
         let is_last = self.jobs.with(|jobs| {
             jobs.remove(&node);
             jobs.is_empty()

@@ -20,7 +20,7 @@ use crate::machine::{Machine, Reading, Shown};
 use crate::model::{HostPlan, Step, Unmarked, Verdict};
 use crate::node_id::NodeId;
 use crate::reason::Reason;
-use crate::waits::{IRONIC_RETRY, IRONIC_RETRY_MAX};
+use crate::waits::IRONIC_RETRY_MAX;
 
 use track::{Settled, Track, rest_after};
 
@@ -271,8 +271,6 @@ impl Nodes {
         track.reading = None;
         match look {
             Look::Gone => self.forget(node),
-            // With credentials that are not taken it would be the same for any other machine.
-            Look::Failed(Class::Unauthorized, _) => track.look = Some(at + IRONIC_RETRY),
             Look::Failed(class, text) => {
                 track.failures = track.failures.saturating_add(1);
                 (track.look, track.is_relook) =

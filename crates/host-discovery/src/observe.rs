@@ -190,30 +190,33 @@ pub async fn machine(context: &Context, id: NodeId) -> Option<Pass> {
     };
     let error = match within(READING_MAX, "the machine", asking).await {
         Ok(news) => {
-            context.ended(id, news);
+            context.ended(id, [news]);
             return Some(Pass::MachineRead);
         }
         Err(error) => error,
     };
     context.metrics.ironic_failed(&error);
     tracing::debug!(node.id = %id, error = %error, "Could not read a machine");
-    let (class, words) = (error.class(), error.to_string());
-    // Whether Ironic does not answer, or not to us, rather than not about one machine: what takes its whole time may do so for
-    // this one alone, and the next poll tells.
-    let is_silent = matches!(class, Class::Unreachable | Class::Unauthorized);
-    let news = match (once_more, is_silent) {
-        (true, true) => News::Silence(error),
-        // No host is made of it, and others have its place meanwhile.
-        (true, false) => News::Made(id, Made::Failed(Cause::Unsaid, text::unconfirmed(id, &words))),
-        (false, _) => {
-            if is_silent {
-                context.tell(News::Silence(error));
-            }
-            News::Read(id, Look::Failed(class, words), Instant::now())
-        }
-    };
-    context.ended(id, news);
+    let of_it = unanswered(id, once_more, error.class(), &error.to_string());
+    let of_all = is_silence(error.class()).then_some(News::Silence(error));
+    context.ended(id, of_all.into_iter().chain(of_it));
     Some(Pass::MachineUnread)
+}
+
+/// Whether what failed about one machine says that Ironic answers about none: there is no connection. What is refused, or takes
+/// its whole time, may be so for this machine alone, and the next poll tells.
+fn is_silence(class: Class) -> bool {
+    class == Class::Unreachable
+}
+
+/// What is said of a machine that Ironic did not tell of.
+fn unanswered(id: NodeId, once_more: bool, class: Class, words: &str) -> Option<News> {
+    if !once_more {
+        return Some(News::Read(id, Look::Failed(class, words.to_owned()), Instant::now()));
+    }
+    // No host is made of it, and others have its place meanwhile.
+    let made = Made::Failed(Cause::Unsaid, text::unconfirmed(id, words));
+    (!is_silence(class)).then_some(News::Made(id, made))
 }
 
 /// Lists ports where many machines are to be read. Without that each machine is asked for its own.
@@ -494,6 +497,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_ironic_refuses_about_one_machine_is_told_of_that_machine_alone() {
+        for class in Class::ALL {
+            let [read, looked] = [false, true].map(|once| unanswered(NodeId::from(1), once, class, "no"));
+            assert!(matches!(read, Some(News::Read(_, Look::Failed(..), _))), "{class:?}");
+            let is_told = matches!(looked, Some(News::Made(_, Made::Failed(Cause::Unsaid, _))));
+            assert_eq!((is_told, is_silence(class)), (class != Class::Unreachable, !is_told), "{class:?}");
+        }
+    }
 
     #[test]
     fn an_inventory_without_interfaces_is_none_of_a_machine() {
