@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::model::{Reach, Report, Troubles};
 use crate::reason::{self, Notice, Reason, advice};
+use crate::report::LONGEST_LIST;
 use crate::resource::Resource;
 use crate::text;
 
@@ -195,8 +196,15 @@ pub fn notes(
         let reason = condition.reason.clone();
         all.push(Event::new(warning, reason, &condition.type_, &condition.message));
     }
-    let waits = newly_listed(&before.pending, &after.pending).map(|it| (false, it));
-    for (warning, entry) in waits.chain(newly_failed(before, after).map(|it| (true, it))) {
+    let lists = [
+        (false, &before.pending, &after.pending),
+        (true, &before.failures, &after.failures),
+        (true, &before.conflicts, &after.conflicts),
+    ];
+    let entries = lists.into_iter().flat_map(|(warning, old, new)| {
+        newly_listed(old, new).map(move |entry| (warning, entry))
+    });
+    for (warning, entry) in entries {
         // What waits for its turn does not wait for a person.
         if word(entry) == Reason::RateLimited.as_str() {
             continue;
@@ -215,8 +223,24 @@ pub fn newly_failed<'a>(
     before: &'a BareMetalHostDiscoveryStatus,
     after: &'a BareMetalHostDiscoveryStatus,
 ) -> impl Iterator<Item = &'a ListedHost> {
-    let failures = newly_listed(&before.failures, &after.failures);
-    failures.chain(newly_listed(&before.conflicts, &after.conflicts))
+    let [was, is] = [before, after].map(|it| it.counts.clone().unwrap_or_default());
+    let (failed, held) = (is.failed - was.failed, is.conflicting - was.conflicting);
+    let failures = newly_counted(&before.failures, &after.failures, failed);
+    failures.chain(newly_counted(&before.conflicts, &after.conflicts, held))
+}
+
+/// What is new in a list, without those that only found a place: a full list had no room for what stands behind all that it
+/// showed. `more` of them at least are new.
+fn newly_counted<'a>(
+    old: &'a [ListedHost],
+    new: &'a [ListedHost],
+    more: i32,
+) -> impl Iterator<Item = &'a ListedHost> {
+    let was_shown = |it: &ListedHost| old.iter().any(|old| old.node_id == it.node_id);
+    let shown = new.iter().rposition(was_shown).map_or(0, |last| last + 1);
+    let more = usize::try_from(more).unwrap_or_default().min(new.len());
+    let reached = if old.len() < LONGEST_LIST { new.len() } else { shown.max(more) };
+    newly_listed(old, &new[..reached])
 }
 
 fn newly_listed<'a>(

@@ -193,17 +193,24 @@ fn lists_are_bounded_and_counts_are_not() {
     assert_eq!((status.pending.len(), status.counts.unwrap().pending), (LONGEST_LIST, 150));
 }
 
+/// A machine that Ironic could not inspect.
+fn failed(number: u8, reading: Reading) -> Machine {
+    let last_error = Some("agent: no disk".to_owned());
+    Machine { inventory: reading, last_error, ports: Vec::new(), ..machine(number) }
+}
+
+/// The status that tells of these machines.
+fn told(
+    machines: &[Machine],
+    before: &BareMetalHostDiscoveryStatus,
+) -> BareMetalHostDiscoveryStatus {
+    let plan = decided(machines, &[resource("racks", &json!({}))], &Index::default());
+    report(0, &plan, machines, 0, 0).status(before, Timestamp::UNIX_EPOCH)
+}
+
 /// Nodes whose inspection failed stay in Ironic for ever. What fails after a hundred of them has to be seen, and alerted on.
 #[test]
 fn what_failed_last_is_listed_first_and_is_news_once() {
-    let failed = |number: u8, reading: Reading| {
-        let last_error = Some("agent: no disk".to_owned());
-        Machine { inventory: reading, last_error, ports: Vec::new(), ..machine(number) }
-    };
-    let told = |machines: &[Machine], before: &BareMetalHostDiscoveryStatus| {
-        let plan = decided(machines, &[resource("racks", &json!({}))], &Index::default());
-        report(0, &plan, machines, 0, 0).status(before, Timestamp::UNIX_EPOCH)
-    };
     let mut machines: Vec<_> = (0..120).map(|number| failed(number, Reading::None)).collect();
     let before = told(&machines, &BareMetalHostDiscoveryStatus::default());
     machines.push(failed(200, Reading::Unreadable));
@@ -212,6 +219,21 @@ fn what_failed_last_is_listed_first_and_is_news_once() {
     assert_eq!(new, [(&node(200).to_string(), "InventoryUnreadable")]);
     assert_eq!(after.failures[0].node_id, node(200).to_string());
     assert_eq!(newly_failed(&after, &told(&machines, &after)).count(), 0);
+}
+
+#[test]
+fn who_failed_long_ago_and_gets_a_place_in_a_list_that_was_full_is_no_news() {
+    let mut machines: Vec<_> = (0..120).map(|number| failed(number, Reading::None)).collect();
+    let before = told(&machines, &BareMetalHostDiscoveryStatus::default());
+    // Two of those that are listed are repaired.
+    machines.truncate(118);
+    let after = told(&machines, &before);
+    assert_eq!((after.failures.len(), newly_failed(&before, &after).count()), (100, 0));
+    machines.push(failed(250, Reading::None));
+    assert_eq!(newly_failed(&before, &told(&machines, &before)).count(), 1);
+    // So many at once that none of the others is listed any more.
+    machines.extend((120..230).map(|number| failed(number, Reading::None)));
+    assert_eq!(newly_failed(&before, &told(&machines, &before)).count(), 100);
 }
 
 #[test]
