@@ -42,8 +42,6 @@ pub use confirm::confirm;
 pub const MOST_INVENTORY: usize = 1 << 20;
 /// More machines than these are not asked for one by one: their ports are listed at once, and what became of them.
 pub const MANY: usize = 32;
-/// How often a list is begun again whose place was lost, because a node was deleted meanwhile.
-const BEGINNINGS: u32 = 3;
 /// How often one answer is asked for in a row.
 const ATTEMPTS: u32 = 3;
 
@@ -63,7 +61,7 @@ pub struct Places {
     pub found: HashMap<NodeId, Ports>,
     /// A list of all nodes that did not come to its end: when it began, and the last node that it showed. The next one goes on
     /// with it, or a list that takes longer than it may would never end.
-    unfinished: Option<(Instant, Option<String>)>,
+    pub unfinished: Option<(Instant, Option<String>)>,
 }
 
 /// Asks for all nodes, or for those that are newer than the last one seen. Tells when the list began.
@@ -73,13 +71,23 @@ pub async fn poll(
     places: &mut Places,
     all: bool,
 ) -> Result<Instant, Error> {
-    if all {
-        return list_all(context, nodes, places).await;
-    }
-    let began = Instant::now();
-    let mut list = nodes_after(&context.ironic, places.nodes.clone(), MAX_PAGE);
+    let (began, after) = match places.unfinished.clone().filter(|_| all) {
+        Some(unfinished) => unfinished,
+        None if all => {
+            nodes.begin();
+            (Instant::now(), None)
+        }
+        None => (Instant::now(), places.nodes.clone()),
+    };
+    let mut list = nodes_after(&context.ironic, after, MAX_PAGE);
     while let Some(page) = next_page(&mut list).await? {
         note(context, nodes, &page, Instant::now());
+        let reached = list.last_seen().map(str::to_owned);
+        places.unfinished = all.then_some((began, reached));
+    }
+    if all {
+        nodes.end();
+        places.unfinished = None;
     }
     places.nodes = list.last_seen().map(str::to_owned);
     Ok(began)
@@ -123,44 +131,6 @@ async fn is_worth_another(error: &Error, attempts: &mut u32) -> bool {
         tokio::time::sleep(ATTEMPT_PAUSE).await;
     }
     again
-}
-
-/// Goes on with the list of all nodes, or begins one; and again, if its place was lost because a node was deleted meanwhile.
-async fn list_all(
-    context: &Context,
-    nodes: &mut Nodes,
-    places: &mut Places,
-) -> Result<Instant, Error> {
-    let (mut began, after) = places.unfinished.clone().unwrap_or_else(|| {
-        nodes.begin();
-        (Instant::now(), None)
-    });
-    let mut list = nodes_after(&context.ironic, after, MAX_PAGE);
-    let mut beginnings = 0;
-    loop {
-        match next_page(&mut list).await {
-            Ok(Some(page)) => {
-                note(context, nodes, &page, Instant::now());
-                places.unfinished = Some((began, list.last_seen().map(str::to_owned)));
-            }
-            Ok(None) => break,
-            Err(error) if error.class() == Class::MarkerGone => {
-                places.unfinished = None;
-                beginnings += 1;
-                if beginnings > BEGINNINGS {
-                    return Err(error);
-                }
-                nodes.begin();
-                began = Instant::now();
-                list.restart();
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    nodes.end();
-    places.unfinished = None;
-    places.nodes = list.last_seen().map(str::to_owned);
-    Ok(began)
 }
 
 /// Takes notice of nodes that Ironic showed at that moment, and has those marked that had a host.
@@ -236,7 +206,6 @@ pub async fn list_ports(context: &Context, nodes: &Nodes, places: &mut Places, d
 /// The ports of these nodes, from one list of all that are new. What was listed before an error stays listed.
 async fn list_new_ports(ironic: &Client, places: &mut Places, due: &[NodeId]) -> Result<(), Error> {
     let wanted: HashSet<&NodeId> = due.iter().collect();
-    let mut beginnings = 0;
     let mut attempts = 0;
     let after = places.ports.clone();
     let query = PortQuery { detail: PORT_FIELDS, after, ..PortQuery::default() };
@@ -254,8 +223,8 @@ async fn list_new_ports(ironic: &Client, places: &mut Places, due: &[NodeId]) ->
                 places.ports = pages.last_seen().map(str::to_owned);
             }
             Ok(None) => return Ok(()),
-            Err(error) if error.class() == Class::MarkerGone && beginnings < BEGINNINGS => {
-                beginnings += 1;
+            // A port after which the list was to go on was deleted.
+            Err(error) if error.class() == Class::MarkerGone => {
                 places.ports = None;
                 places.found.clear();
                 pages.restart();

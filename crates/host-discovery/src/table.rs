@@ -228,6 +228,7 @@ impl Table {
             }
             // The node after which the list was to go on is gone: so may be others.
             Err(error) if error.class() == Class::MarkerGone => {
+                self.places.unfinished = None;
                 self.next_full = now;
                 self.next_poll = now + SHORTEST_WAIT;
             }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use ironic::Class;
 
-use super::{BEGINNINGS, next_page, nodes_after};
+use super::{next_page, nodes_after};
 use crate::context::Context;
 use crate::model::Looked;
 use crate::node_id::NodeId;
@@ -27,7 +27,7 @@ pub async fn confirm(
     let ironic = &context.ironic;
     let before = nodes.before(*oldest).map(|node| node.to_string());
     let mut list = nodes_after(ironic, before, PAGE);
-    let mut beginnings = 0;
+    let mut is_lost = false;
     while Instant::now() < until {
         match next_page(&mut list).await {
             Ok(Some(page)) => {
@@ -36,7 +36,7 @@ pub async fn confirm(
                 page.iter().filter_map(|node| nodes.unchanged(node)).for_each(&mut unchanged);
                 looked.answered = true;
                 looked.shown.push((Instant::now(), page));
-                if let Some(reached) = end.filter(|it| beginnings == 0 && nodes.has(*it)) {
+                if let Some(reached) = end.filter(|it| !is_lost && nodes.has(*it)) {
                     let Some(next) = nodes.first_after(old, reached) else { break };
                     if let Some(before) = nodes.before(next).filter(|it| *it != reached) {
                         list = nodes_after(ironic, Some(before.to_string()), PAGE);
@@ -47,8 +47,8 @@ pub async fn confirm(
                 looked.answered = true;
                 break;
             }
-            Err(error) if error.class() == Class::MarkerGone && beginnings < BEGINNINGS => {
-                beginnings += 1;
+            Err(error) if error.class() == Class::MarkerGone => {
+                is_lost = true;
                 list.restart();
             }
             Err(error) => {
