@@ -8,7 +8,7 @@ use api_types::metal3::DiscoveredBmc;
 use crate::driver::drivers_of;
 use crate::inventory::Facts;
 use crate::selector::{Subnet, entries};
-use crate::text;
+use crate::text::{NO_BMC_TEMPLATE, wrong};
 
 const PLACEHOLDER: &str = "{bmcAddress}";
 
@@ -34,7 +34,7 @@ impl BmcPolicy {
     pub fn read(given: &DiscoveredBmc, mistakes: &mut Vec<String>) -> Self {
         let around = around(&given.address_template);
         if around.is_none() {
-            mistakes.push(text::no_bmc_template(&given.address_template));
+            mistakes.push(wrong("bmc.addressTemplate", &given.address_template, NO_BMC_TEMPLATE));
         }
         let read = |it: &str| Subnet::read("bmc.subnets", it);
         Self { around, subnets: entries(&given.subnets, mistakes, read) }

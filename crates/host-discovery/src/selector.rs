@@ -6,22 +6,15 @@ use api_types::metal3::HostSelector;
 
 use crate::inventory::{Facts, Port};
 use crate::mac::{Mac, hex};
-use crate::text;
+use crate::text::{MAC_PREFIX_OF_GROUPS, NO_MAC_PREFIX, NO_SUBNET, wrong};
 
-/// A selector that was read once and is asked often. Every rule that it has must hold; in a list
-/// one match is enough; case does not matter.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A selector that was read once and is asked often. Every rule that it has must hold; in a list one match
+/// is enough; case does not matter. In a list of which no entry can be read nothing matches, rather than all.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selector {
-    manufacturers: Vec<String>,
-    products: Vec<String>,
-    architectures: Vec<String>,
+    given: HostSelector,
     mac_prefixes: Vec<MacPrefix>,
     subnets: Vec<Subnet>,
-    min_cpus: i64,
-    min_memory_mib: i64,
-    min_disk_gib: i64,
-    /// A list had entries, but none of them can be read: then nothing matches, rather than all.
-    nothing: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,20 +33,13 @@ impl Selector {
         let mac_prefixes = entries(&given.mac_prefixes, &mut mistakes, MacPrefix::read);
         let subnets =
             entries(&given.subnets, &mut mistakes, |it| Subnet::read("selector.subnets", it));
-        let nothing = mac_prefixes.is_empty() && !given.mac_prefixes.is_empty()
-            || subnets.is_empty() && !given.subnets.is_empty();
-        let selector = Self {
-            manufacturers: folded(&given.manufacturers),
-            products: folded(&given.products),
-            architectures: folded(&given.architectures),
-            mac_prefixes,
-            subnets,
-            min_cpus: given.min_cpus.unwrap_or_default().into(),
-            min_memory_mib: given.min_memory_mib.unwrap_or_default(),
-            min_disk_gib: given.min_disk_gib.unwrap_or_default(),
-            nothing,
-        };
-        (selector, mistakes)
+        let mut given = given.clone();
+        for texts in [&mut given.manufacturers, &mut given.products, &mut given.architectures] {
+            for text in texts {
+                *text = folded(text);
+            }
+        }
+        (Self { given, mac_prefixes, subnets }, mistakes)
     }
 
     /// Whether it has no rule at all.
@@ -63,18 +49,18 @@ impl Selector {
 
     /// Whether a machine matches. What is not known of it matches no rule.
     pub fn matches(&self, facts: &Facts, ports: &[Port]) -> bool {
+        let Self { given, mac_prefixes, subnets } = self;
         let mut macs = ports.iter().map(|port| port.mac).chain(facts.macs.iter().copied());
-        !self.nothing
-            && has(&self.manufacturers, facts.manufacturer.as_deref())
-            && has(&self.products, facts.product.as_deref())
-            && has(&self.architectures, facts.architecture.as_deref())
-            && (self.mac_prefixes.is_empty()
-                || macs.any(|mac| self.mac_prefixes.iter().any(|prefix| prefix.begins(mac))))
-            && (self.subnets.is_empty()
-                || facts.addresses.iter().any(|ip| self.subnets.iter().any(|it| it.holds(*ip))))
-            && facts.cpus >= self.min_cpus
-            && facts.memory_mib >= self.min_memory_mib
-            && facts.largest_disk_gib >= self.min_disk_gib
+        let begins = |mac| mac_prefixes.iter().any(|prefix| prefix.begins(mac));
+        let is_within = |ip: &IpAddr| subnets.iter().any(|subnet| subnet.holds(*ip));
+        has(&given.manufacturers, facts.manufacturer.as_deref())
+            && has(&given.products, facts.product.as_deref())
+            && has(&given.architectures, facts.architecture.as_deref())
+            && (given.mac_prefixes.is_empty() || macs.any(begins))
+            && (given.subnets.is_empty() || facts.addresses.iter().any(is_within))
+            && given.min_cpus.is_none_or(|least| facts.cpus >= least.into())
+            && given.min_memory_mib.is_none_or(|least| facts.memory_mib >= least)
+            && given.min_disk_gib.is_none_or(|least| facts.largest_disk_gib >= least)
     }
 }
 
@@ -87,21 +73,22 @@ pub(crate) fn entries<T>(
     read.filter_map(|entry| entry.map_err(|mistake| mistakes.push(mistake)).ok()).collect()
 }
 
-fn folded(given: &[String]) -> Vec<String> {
-    given.iter().map(|text| text.trim().to_lowercase()).collect()
+fn folded(text: &str) -> String {
+    text.trim().to_lowercase()
 }
 
 fn has(wanted: &[String], text: Option<&str>) -> bool {
-    wanted.is_empty() || text.is_some_and(|text| wanted.contains(&text.trim().to_lowercase()))
+    wanted.is_empty() || text.is_some_and(|text| wanted.contains(&folded(text)))
 }
 
 impl MacPrefix {
     fn read(given: &str) -> Result<Self, String> {
         let bytes: Option<Vec<u8>> = given.trim().split([':', '-']).map(hex).collect();
         let bytes = bytes.filter(|bytes| bytes.len() <= 6);
-        let bytes = bytes.ok_or_else(|| text::no_mac_prefix(given))?;
+        let mistake = |what| wrong("selector.macPrefixes", given, what);
+        let bytes = bytes.ok_or_else(|| mistake(NO_MAC_PREFIX))?;
         if bytes.first().is_some_and(|first| first & 1 == 1) {
-            return Err(text::mac_prefix_of_groups(given));
+            return Err(mistake(MAC_PREFIX_OF_GROUPS));
         }
         Ok(Self(bytes))
     }
@@ -113,7 +100,7 @@ impl MacPrefix {
 
 impl Subnet {
     pub(crate) fn read(field: &str, given: &str) -> Result<Self, String> {
-        let mistake = || text::no_subnet(field, given);
+        let mistake = || wrong(field, given, NO_SUBNET);
         let (network, bits) = given.trim().split_once('/').ok_or_else(mistake)?;
         let network: IpAddr = network.parse().map_err(|_| mistake())?;
         let bits: u32 = bits.parse().map_err(|_| mistake())?;

@@ -267,33 +267,21 @@ pub fn listed(entry: &ListedHost, own: Option<&str>, to_do: Option<&str>) -> Str
 
 // What is wrong with a discovery.
 
-/// The beginning of an address in a selector.
-pub fn no_mac_prefix(given: &str) -> String {
-    let given = quotable(given);
-    format!("selector.macPrefixes: \"{given}\" is not one to six bytes such as 52:54:00")
+/// What a field says cannot be.
+pub fn wrong(field: &str, given: &str, what: &str) -> String {
+    format!("{field}: \"{}\" {what}", quotable(given))
 }
 
+/// Of the beginning of an address in a selector.
+pub const NO_MAC_PREFIX: &str = "is not one to six bytes such as 52:54:00";
 /// The same of one that no interface has.
-pub fn mac_prefix_of_groups(given: &str) -> String {
-    let given = quotable(given);
-    format!(
-        "selector.macPrefixes: no interface has an address that begins with \"{given}\": the first byte is odd only in addresses of groups"
-    )
-}
-
-/// A network.
-pub fn no_subnet(field: &str, given: &str) -> String {
-    let given = quotable(given);
-    format!("{field}: \"{given}\" is no network such as 192.0.2.0/24 or 2001:db8::/32")
-}
-
-/// The template of a BMC's address.
-pub fn no_bmc_template(given: &str) -> String {
-    let given = quotable(given);
-    format!(
-        "bmc.addressTemplate: \"{given}\" makes no address such as redfish-virtualmedia+https://{{bmcAddress}}/redfish/v1/Systems/1"
-    )
-}
+pub const MAC_PREFIX_OF_GROUPS: &str =
+    "begins no address of an interface: the first byte is odd only in addresses of groups";
+/// Of a network.
+pub const NO_SUBNET: &str = "is no network such as 192.0.2.0/24 or 2001:db8::/32";
+/// Of the template of a BMC's address.
+pub const NO_BMC_TEMPLATE: &str =
+    "makes no address such as redfish-virtualmedia+https://{bmcAddress}/redfish/v1/Systems/1";
 
 /// Another node names the same BMC.
 pub fn bmc_of_node(other: NodeId) -> String {
