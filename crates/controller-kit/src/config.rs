@@ -378,7 +378,8 @@ fn is_label(name: &str) -> bool {
     is_label_value(name) && name.bytes().all(inner)
 }
 
-fn is_label_value(text: &str) -> bool {
+/// Whether the value of a label, or the name in its key, can be this.
+pub fn is_label_value(text: &str) -> bool {
     let outer = |byte: Option<u8>| byte.is_some_and(|it| it.is_ascii_alphanumeric());
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     text.len() <= 63

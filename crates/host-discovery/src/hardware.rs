@@ -238,7 +238,7 @@ fn flags(told: &[String]) -> Vec<String> {
 
 /// The number that a frequency begins with, rounded.
 fn megahertz(told: &Value) -> Option<u32> {
-    let number = match told {
+    let number: f64 = match told {
         Value::String(text) => {
             let text = text.trim();
             let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -246,13 +246,8 @@ fn megahertz(told: &Value) -> Option<u32> {
         }
         other => other.as_f64()?,
     };
-    let rounded = f64::round(number);
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the range is checked; what is no number is in no range"
-    )]
-    (1.0..1e9).contains(&rounded).then_some(rounded as u32)
+    let rounded: u32 = number.round().to_string().parse().ok()?;
+    (1..1_000_000_000).contains(&rounded).then_some(rounded)
 }
 
 fn positive(number: Option<i64>) -> Option<i64> {

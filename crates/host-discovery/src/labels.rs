@@ -1,11 +1,12 @@
 //! Labels of new hosts: what an administrator fixed, and what the hardware says.
 
 use api_types::name::is_name;
+use controller_kit::config::is_label_value;
 
 use crate::naming::digits_of;
 use crate::text::{LABEL_KEY, LABEL_PREFIX, LABEL_VALUE};
 
-/// Characters that the value of a label, and the name in its key, may have.
+/// Characters that the value of a label may have.
 const LONGEST: usize = 63;
 
 /// A text as the value of a label: a hyphen for each run of characters that cannot stand there.
@@ -39,27 +40,17 @@ pub fn distinct_value_of(text: &str) -> Option<String> {
 
 /// What keeps a text from being the value of a label.
 pub fn mistake_in_value(text: &str) -> Option<&'static str> {
-    (!text.is_empty() && !is_qualified(text)).then_some(LABEL_VALUE)
+    (!text.is_empty() && !is_label_value(text)).then_some(LABEL_VALUE)
 }
 
 /// What keeps a text from being the key of a label.
 pub fn mistake_in_key(text: &str) -> Option<&'static str> {
-    let (prefix, name) = match text.split_once('/') {
-        Some((prefix, name)) => (Some(prefix), name),
-        None => (None, text),
-    };
-    if !is_qualified(name) {
+    let prefixed = text.split_once('/');
+    let name = prefixed.map_or(text, |(_, name)| name);
+    if !is_label_value(name) {
         return Some(LABEL_KEY);
     }
-    prefix.is_some_and(|prefix| !is_name(prefix)).then_some(LABEL_PREFIX)
-}
-
-fn is_qualified(text: &str) -> bool {
-    let ends = |c: char| c.is_ascii_alphanumeric();
-    (1..=LONGEST).contains(&text.len())
-        && text.starts_with(ends)
-        && text.ends_with(ends)
-        && text.chars().all(|c| ends(c) || matches!(c, '-' | '_' | '.'))
+    prefixed.is_some_and(|(prefix, _)| !is_name(prefix)).then_some(LABEL_PREFIX)
 }
 
 #[cfg(test)]

@@ -11,26 +11,15 @@ impl Mac {
     /// put the hardware type in front (`01-52-54-…`); it is taken away.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
-        if text.len() == 12 {
-            let mut bytes = [0; 6];
-            for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
-                *byte = hex(text.get(at..at + 2)?)?;
-            }
-            return Some(Self(bytes));
-        }
         let separator = if text.contains(':') { ':' } else { '-' };
         // The length comes first: the text may be megabytes long.
-        let pairs = match text.len() {
-            17 => text,
-            20 if separator == '-' => text.strip_prefix("01-")?,
-            _ => return None,
+        let bytes: Option<Vec<u8>> = match text.len() {
+            12 => (0..12).step_by(2).map(|at| hex(text.get(at..at + 2)?)).collect(),
+            17 => text.split(separator).map(hex).collect(),
+            20 if separator == '-' => text.strip_prefix("01-")?.split('-').map(hex).collect(),
+            _ => None,
         };
-        let mut bytes = [0; 6];
-        let mut pairs = pairs.split(separator);
-        for byte in &mut bytes {
-            *byte = hex(pairs.next()?)?;
-        }
-        pairs.next().is_none().then_some(Self(bytes))
+        bytes?.try_into().ok().map(Self)
     }
 
     /// Reads an address that one interface alone can have.
@@ -41,7 +30,7 @@ impl Mac {
     /// Whether one interface alone can have it: not zero, and no address of a group of receivers.
     /// Zero stands in many broken inventories; taken for an identity, it would make one machine of
     /// them all.
-    pub fn is_usable(self) -> bool {
+    fn is_usable(self) -> bool {
         self.0 != [0; 6] && self.0[0] & 1 == 0
     }
 
