@@ -51,13 +51,11 @@ pub struct Table {
     /// Whether every node of Ironic that is not a host is among the machines.
     complete: bool,
     places: Places,
-    /// Failures in a row of an Ironic that answered before.
+    /// Failures in a row.
     misses: u32,
     allowance: Allowance,
     next_poll: Instant,
     next_full: Instant,
-    /// No machine is read before: Ironic was silent just now.
-    next_read: Instant,
     /// When the last complete list of nodes began.
     listed: Option<Instant>,
     /// Approved nodes that Ironic had not shown when they were first seen, and since when.
@@ -76,8 +74,6 @@ impl Table {
     /// Nothing is known yet.
     pub fn new(context: &Context) -> Self {
         let now = Instant::now();
-        // What another table had read is not told to this one.
-        context.jobs.with(HashMap::clear);
         Self {
             nodes: Nodes::new(context.policy.most_machines),
             refusals: Refusals::default(),
@@ -93,7 +89,6 @@ impl Table {
             allowance: Allowance::new(context.policy.create_rate, Timestamp::now()),
             next_poll: now,
             next_full: now,
-            next_read: now,
             listed: None,
             unshown: HashMap::new(),
         }
@@ -137,20 +132,18 @@ impl Table {
         Ok(())
     }
 
-    /// Whether Ironic is asked about machines now.
+    /// Whether Ironic is asked about machines now, which is not so between a failure and the next poll.
     pub fn may_read(&self) -> bool {
-        self.answers() && Instant::now() >= self.next_read
+        self.answers() && self.misses == 0
     }
 
     /// How long there is nothing to do, if nothing happens.
     fn rest(&self) -> Duration {
         // Where there is no room, the next one that is read makes some.
-        let has_room = self.nodes.being_read() < MOST_READ;
-        let looks = self.nodes.next_look().filter(|_| has_room);
-        let looks = looks.map(|look| look.max(self.next_read));
-        let tries = self.refusals.next();
-        let next = [looks, tries].into_iter().flatten().filter(|_| self.answers()).min();
-        let next = next.map_or(self.next_poll, |next| next.min(self.next_poll));
+        let reads = self.may_read() && self.nodes.being_read() < MOST_READ;
+        let looks = self.nodes.next_look().filter(|_| reads);
+        let tries = self.refusals.next().filter(|_| self.answers());
+        let next = looks.into_iter().chain(tries).fold(self.next_poll, Instant::min);
         next.saturating_duration_since(Instant::now())
     }
 
@@ -182,7 +175,7 @@ impl Table {
                     self.nodes.read(node, look, at);
                 }
                 // Many machines may tell of one silence.
-                News::Silence(_) if Instant::now() < self.next_read => {}
+                News::Silence(_) if self.misses > 0 => {}
                 News::Silence(error) => self.heard(context, Err(error)),
                 News::Looked(looked) => self.looked(context, looked),
                 News::Made(node, made) => self.made(node, made),
@@ -245,20 +238,20 @@ impl Table {
             return;
         };
         let (interval, now) = (context.policy.poll_interval, Instant::now());
+        let (was, class) = (self.answers(), error.class());
         self.misses += 1;
-        self.next_read = now + spread(FIRST_RETRY.min(interval), unit);
-        let was = self.answers();
-        if was && error.class().is_transient() && self.misses < MISSES {
+        let passes = was && class.is_transient() && self.misses < MISSES;
+        let wait = if passes { FIRST_RETRY } else { IRONIC_RETRY };
+        self.next_poll = now + spread(wait.min(interval), unit);
+        if passes {
             context.metrics.ironic_failed(&error);
             tracing::debug!(error = %error, "Ironic did not answer this time");
-            self.next_poll = self.next_read;
             return;
         }
         if was {
             tracing::warn!(error = %error, "Ironic does not answer");
         }
-        self.reach.silent(error.class(), error.to_string(), now);
-        self.next_poll = now + spread(IRONIC_RETRY.min(interval), unit);
+        self.reach.silent(class, error.to_string(), now);
         told(context, &Err(error));
     }
 
