@@ -27,7 +27,7 @@ use crate::model::{
     Write,
 };
 use crate::reason::{Pass, UNDECODABLE};
-use crate::report::report;
+use crate::report::{report, word};
 use crate::settings::Policy;
 use crate::sighting::Sighting;
 use crate::table::{self, IRONIC, MISSES, Table};
@@ -342,7 +342,7 @@ impl Controller for Rules {
                 let outcome = write::write_status(&self.context, &view.object, &status).await?;
                 let before = view.object.status.clone().unwrap_or_default();
                 for it in status::newly_failed(&before, &status) {
-                    self.context.metrics.failed(status::word(it));
+                    self.context.metrics.failed(word(it));
                 }
                 *memory = Memory::Written(Instant::now());
                 Ok(outcome)

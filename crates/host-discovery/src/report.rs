@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::inventory::Facts;
 use crate::machine::Machine;
 use crate::model::{HostPlan, Report, Verdict};
-use crate::reason::{Sort, word};
+use crate::reason::{self, Sort};
 use crate::text::ONLY_ITS_WORD;
 
 /// Machines that one list holds; the counts say how many there are.
@@ -89,10 +89,18 @@ impl Report {
 
 /// Since when a machine is listed for its reason.
 fn since(entry: ListedHost, listed: &[ListedHost], now: Timestamp) -> ListedHost {
-    let reason = |it: &ListedHost| it.reason.as_deref().map(word).map(str::to_owned);
-    let same = |it: &&ListedHost| it.node_id == entry.node_id && reason(it) == reason(&entry);
-    let since = listed.iter().find(same).and_then(|it| it.since.clone());
+    let since = same_in(listed, &entry).and_then(|it| it.since.clone());
     ListedHost { since: since.or(Some(Time(now))), ..entry }
+}
+
+/// The entry of a list about the same machine and for the same reason.
+pub(crate) fn same_in<'a>(list: &'a [ListedHost], entry: &ListedHost) -> Option<&'a ListedHost> {
+    list.iter().find(|it| it.node_id == entry.node_id && word(it) == word(entry))
+}
+
+/// The reason for which a machine is listed, as one word.
+pub fn word(entry: &ListedHost) -> &str {
+    reason::word(entry.reason.as_deref().unwrap_or_default())
 }
 
 fn count(number: impl TryInto<i32>) -> i32 {

@@ -12,8 +12,8 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::model::{Reach, Report, Troubles};
-use crate::reason::{self, Notice, Reason, advice};
-use crate::report::LONGEST_LIST;
+use crate::reason::{Notice, Reason, advice};
+use crate::report::{LONGEST_LIST, same_in, word};
 use crate::resource::Resource;
 use crate::text;
 
@@ -201,9 +201,9 @@ pub fn notes(
         (true, &before.failures, &after.failures),
         (true, &before.conflicts, &after.conflicts),
     ];
-    let entries = lists.into_iter().flat_map(|(warning, old, new)| {
-        newly_listed(old, new).map(move |entry| (warning, entry))
-    });
+    let entries = lists
+        .into_iter()
+        .flat_map(|(warning, old, new)| newly_listed(old, new).map(move |entry| (warning, entry)));
     for (warning, entry) in entries {
         // What waits for its turn does not wait for a person.
         if word(entry) == Reason::RateLimited.as_str() {
@@ -247,11 +247,5 @@ fn newly_listed<'a>(
     old: &'a [ListedHost],
     new: &'a [ListedHost],
 ) -> impl Iterator<Item = &'a ListedHost> {
-    let same = |a: &ListedHost, b: &ListedHost| a.node_id == b.node_id && word(a) == word(b);
-    new.iter().filter(move |entry| !old.iter().any(|it| same(it, entry)))
-}
-
-/// The reason for which a machine is listed, as one word.
-pub fn word(entry: &ListedHost) -> &str {
-    reason::word(entry.reason.as_deref().unwrap_or_default())
+    new.iter().filter(move |entry| same_in(old, entry).is_none())
 }
