@@ -339,30 +339,28 @@ impl<'a> Taken<'a> {
     }
 
     /// Whose status shows a machine of which nobody knows whose it is: one place, so that it is
+    /// The oldest resource of which this is so.
+    fn oldest(&self, is_so: impl Fn(&Resource) -> bool) -> Option<usize> {
+        self.oldest_first.iter().copied().find(|at| is_so(&self.seen.resources[*at]))
+    }
+
     /// counted once. The oldest resource that takes everything, else the oldest; of a machine that
     /// Ironic did not discover by itself, of those that take such.
     fn complained_to(&self, discovered: bool) -> Option<usize> {
-        let resources = self.seen.resources;
-        let hears = |at: &&usize| discovered || resources[**at].spec.include_all_nodes;
-        let mut all = self.oldest_first.iter().filter(hears);
-        let first = all.clone().next();
-        all.find(|at| resources[**at].selector.is_empty()).or(first).copied()
+        let hears = |it: &Resource| discovered || it.spec.include_all_nodes;
+        let takes_all = self.oldest(|it| hears(it) && it.selector.is_empty());
+        takes_all.or_else(|| self.oldest(hears))
     }
 
     /// Whose a machine is.
     fn taker(&self, machine: &Machine, facts: &Facts) -> Option<usize> {
-        let resources = self.seen.resources;
-        let mut all = self.oldest_first.iter();
-        all.find(|at| resources[**at].takes(facts, &machine.ports)).copied()
+        self.oldest(|it| it.takes(facts, &machine.ports))
     }
 
     /// Whose status shows a machine with several hosts: that of the discovery that made one of them, else that of the one
     /// that would take the machine. Nobody's is one that Ironic did not discover, where nobody takes such.
     fn whose(&self, machine: &Machine, facts: Option<&Facts>, known: &[Known]) -> Option<usize> {
-        let resources = self.seen.resources;
-        let made = |at: &&usize| known.iter().any(|it| resources[**at].has_made(it));
-        let maker = self.oldest_first.iter().find(made).copied();
-        maker
+        self.oldest(|it| known.iter().any(|host| it.has_made(host)))
             .or_else(|| facts.and_then(|facts| self.taker(machine, facts)))
             .or_else(|| self.complained_to(facts.is_none_or(|it| it.auto_discovered)))
     }
