@@ -273,26 +273,24 @@ impl Controller for Rules {
         Ok(match key {
             Key::All => Some(Seen::All(self.look().await?)),
             Key::Discovery(key) => {
-                let written = match memory {
-                    Memory::Written(at) => Some(*at),
-                    _ => None,
-                };
-                let view = discovery::observe(&self.context, key, written);
+                let view = discovery::observe(&self.context, key, memory.written);
                 view.map(|it| Seen::Discovery(Box::new(it)))
             }
             Key::Machine(node) => observe::machine(&self.context, *node).await.map(Seen::Known),
             Key::Mark(_) => Some(Seen::Mark(memory.turn())),
             Key::Driver(host) => {
+                memory.fits = None;
                 let adoption = self.context.adoptions.with(|all| all.get(host).cloned());
                 let Some(adoption) = adoption else { return Ok(None) };
-                if matches!(memory, Memory::Fits(known) if *known == adoption) {
+                if memory.fits.as_ref() == Some(&adoption) {
                     return Ok(Some(Seen::Known(Pass::DriverAdopted)));
                 }
                 let turn = memory.turn();
                 match adopt::observe(&self.context, host, adoption).await {
                     Ok(fitting) => fitting.map(|fitting| {
                         if fitting.fits() {
-                            *memory = Memory::Fits(fitting.adoption.clone());
+                            memory.fits = Some(fitting.adoption.clone());
+                            memory.turn = None;
                         }
                         Seen::Driver(Box::new(fitting), turn)
                     }),
@@ -344,12 +342,12 @@ impl Controller for Rules {
                 for it in status::newly_failed(&before, &status) {
                     self.context.metrics.failed(word(it));
                 }
-                *memory = Memory::Written(Instant::now());
+                memory.written = Some(Instant::now());
                 Ok(outcome)
             }
             (Key::Mark(it), _, Write::Mark) => match write::mark(&self.context, it).await {
                 Ok(()) => {
-                    *memory = Memory::Nothing;
+                    memory.turn = None;
                     self.context.tell(News::Marked(it.node));
                     Ok(Outcome::default())
                 }
@@ -408,7 +406,7 @@ fn not_taken(
     tracing::debug!(error = %error, "Ironic does not take a write to a node");
     let Turn { since, .. } = memory.turn();
     let Some(reason) = why_not(error.class(), refused) else {
-        *memory = Memory::Nothing;
+        memory.turn = None;
         return Outcome { next: Some(Next::OnChange), ..Outcome::default() };
     };
     let wait = match reason {
@@ -416,7 +414,7 @@ fn not_taken(
         Pass::MarkRefused => REFUSED_RETRY,
         _ => since.elapsed().clamp(REFUSED_RETRY, IRONIC_RETRY_MAX),
     };
-    *memory = Memory::Waits(Turn { since, refused: Some((Instant::now() + wait, reason)) });
+    memory.turn = Some(Turn { since, refused: Some((Instant::now() + wait, reason)) });
     let event = Event { hourly: Some(0), ..Event::new(true, reason.as_str(), "Write", text) };
     let events = (reason == refused).then_some(event).into_iter().collect();
     Outcome { events, next: Some(Next::Now), ..Outcome::default() }

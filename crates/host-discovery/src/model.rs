@@ -294,27 +294,19 @@ impl Fitting {
 
 /// What a process remembers of a key from one pass to the next. All of it can be forgotten.
 #[derive(Debug, Default, PartialEq)]
-pub enum Memory {
-    /// Nothing.
-    #[default]
-    Nothing,
+pub struct Memory {
     /// When the status was last written.
-    Written(Instant),
+    pub written: Option<Instant>,
     /// A write to Ironic waits.
-    Waits(Turn),
-    /// The driver of the node fits.
-    Fits(Adoption),
+    pub turn: Option<Turn>,
+    /// The driver of the node fits what its host asked for then.
+    pub fits: Option<Adoption>,
 }
 
 impl Memory {
     /// Whether it is the turn of a write to Ironic, which waits from now on.
     pub fn turn(&mut self) -> Turn {
-        let turn = match self {
-            Self::Waits(turn) => *turn,
-            _ => Turn { since: Instant::now(), refused: None },
-        };
-        *self = Self::Waits(turn);
-        turn
+        *self.turn.get_or_insert_with(|| Turn { since: Instant::now(), refused: None })
     }
 }
 
