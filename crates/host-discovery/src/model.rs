@@ -529,13 +529,6 @@ pub struct Looked {
     pub silence: Option<ironic::Error>,
 }
 
-impl Looked {
-    /// Ironic showed this node just now.
-    pub fn one(node: ironic::Node) -> Self {
-        Self { shown: vec![(Instant::now(), vec![node])], answered: true, silence: None }
-    }
-}
-
 /// What came of making a host.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Made {

@@ -149,28 +149,28 @@ pub async fn machine(context: &Context, id: NodeId) -> Option<Pass> {
     let Job { listed, known, once_more } = context.jobs.with(|jobs| jobs.get(&id).cloned())?;
     let asking = async {
         if once_more {
-            let shown = node(&context.ironic, id).await?;
-            return Ok(match shown {
-                Some(node) => News::Looked(Looked::one(node)),
-                None => News::Read(id, Look::Gone, Instant::now()),
-            });
+            let shown = vec![(Instant::now(), vec![node(&context.ironic, id).await?])];
+            return Ok(News::Looked(Looked { shown, answered: true, silence: None }));
         }
         let look = look(&context.ironic, id, listed, known, context.late_fields()).await?;
         Ok(News::Read(id, look, Instant::now()))
     };
-    let error = match within(READING_MAX, "the machine", asking).await {
-        Ok(news) => {
-            context.ended(id, [news]);
-            return Some(Pass::MachineRead);
+    let news = match within(READING_MAX, "the machine", asking).await {
+        Err(error) if error.class() == Class::NotFound => {
+            News::Read(id, Look::Gone, Instant::now())
         }
-        Err(error) => error,
+        Err(error) => {
+            context.metrics.ironic_failed(&error);
+            tracing::debug!(node.id = %id, error = %error, "Could not read a machine");
+            let of_it = unanswered(id, once_more, error.class(), &error.to_string());
+            let of_all = is_silence(error.class()).then_some(News::Silence(error));
+            context.ended(id, of_all.into_iter().chain(of_it));
+            return Some(Pass::MachineUnread);
+        }
+        Ok(news) => news,
     };
-    context.metrics.ironic_failed(&error);
-    tracing::debug!(node.id = %id, error = %error, "Could not read a machine");
-    let of_it = unanswered(id, once_more, error.class(), &error.to_string());
-    let of_all = is_silence(error.class()).then_some(News::Silence(error));
-    context.ended(id, of_all.into_iter().chain(of_it));
-    Some(Pass::MachineUnread)
+    context.ended(id, [news]);
+    Some(Pass::MachineRead)
 }
 
 /// Whether what failed about one machine says that Ironic answers about none: there is no connection. What is refused, or takes
@@ -261,53 +261,48 @@ async fn look(
     let text = id.to_string();
     // Only what decides is kept until the ports are there: some kilobytes of perhaps a megabyte.
     let mut told = match patiently(|| ironic.inventory(&text, MOST_INVENTORY)).await {
-        Ok(inventory) => digest(&inventory, late).map(Some),
-        Err(error) => match error.class() {
-            Class::NotFound => Ok(None),
-            Class::TooLarge => Err(Reading::TooLarge),
-            Class::Invalid => Err(Reading::Unreadable),
-            _ => return Err(error),
-        },
+        Ok(inventory) => digest(&inventory, late),
+        Err(error) => Err(no_inventory(error)?),
+    let is_silent = told.as_ref().is_err_and(|reading| *reading == Reading::None);
     };
     let mut read = None;
-    if matches!(told, Ok(None)) || !known {
-        let Some(node) = patiently(|| node(ironic, id)).await? else { return Ok(Look::Gone) };
-        read = Some(Box::new(node));
+    if is_silent || !known {
+        read = Some(Box::new(patiently(|| node(ironic, id)).await?));
     }
-    let waits =
-        matches!(told, Ok(None)) && read.as_ref().is_some_and(|node| node.last_error.is_none());
-    let listed = listed.filter(|ports| match &told {
-        Ok(Some((told, _))) => told.has_all(&ports.usable),
-        Ok(None) | Err(_) => false,
-    });
-    let ports = match listed {
+    let waits = is_silent && read.as_ref().is_some_and(|node| node.last_error.is_none());
+    let has_all = |ports: &Ports| told.as_ref().is_ok_and(|(told, _)| told.has_all(&ports.usable));
+    let ports = match listed.filter(has_all) {
         _ if waits => Ports::default(),
         Some(listed) => listed,
         None => match patiently(|| ports_of(ironic, &text)).await {
-            Ok(ports) => ports,
-            Err(error) if error.class() == Class::NotFound => return Ok(Look::Gone),
             // So many interfaces no machine has.
             Err(error) if error.class() == Class::TooLarge => {
                 told = Err(Reading::TooLarge);
                 Ports::default()
             }
-            Err(error) => return Err(error),
+            ports => ports?,
         },
     };
     if ports.usable.is_empty() && read.is_none() {
         // An error may say why.
-        let Some(node) = patiently(|| node(ironic, id)).await? else { return Ok(Look::Gone) };
-        read = Some(Box::new(node));
+        read = Some(Box::new(patiently(|| node(ironic, id)).await?));
     }
     let (inventory, details) = match told {
-        Ok(None) => (Reading::None, None),
+        Ok((told, details)) => (Reading::Facts(Box::new(told.facts(&ports.usable))), Some(details)),
         Err(reading) => (reading, None),
-        Ok(Some((told, details))) => {
-            (Reading::Facts(Box::new(told.facts(&ports.usable))), Some(details))
-        }
     };
     Ok(Look::Read { node: read, inventory, details, ports })
 }
+/// What an answer without an inventory says of the machine.
+fn no_inventory(error: Error) -> Result<Reading, Error> {
+    match error.class() {
+        Class::NotFound => Ok(Reading::None),
+        Class::TooLarge => Ok(Reading::TooLarge),
+        Class::Invalid => Ok(Reading::Unreadable),
+        _ => Err(error),
+    }
+}
+
 
 async fn ports_of(ironic: &Client, node: &str) -> Result<Ports, Error> {
     let query =
@@ -317,24 +312,17 @@ async fn ports_of(ironic: &Client, node: &str) -> Result<Ports, Error> {
     Ok(ports)
 }
 
-/// The node as it is now; none if it is gone.
-async fn node(ironic: &Client, id: NodeId) -> Result<Option<ironic::Node>, Error> {
+/// The node as it is now.
+async fn node(ironic: &Client, id: NodeId) -> Result<ironic::Node, Error> {
     let id = id.to_string();
-    let answer = match ironic.node_at(&id, FIELDS, Urgency::Normal).await {
+    match ironic.node_at(&id, FIELDS, Urgency::Normal).await {
         // So long is only an error that a machine posted.
         Err(error) if error.class() == Class::TooLarge => {
-            let node = ironic.node(&id, LISTED).await;
-            node.map(|mut node| {
-                node.last_error = Some(text::ERROR_TOO_LONG.to_owned());
-                node
-            })
+            let mut node = ironic.node(&id, LISTED).await?;
+            node.last_error = Some(text::ERROR_TOO_LONG.to_owned());
+            Ok(node)
         }
         answer => answer,
-    };
-    match answer {
-        Ok(node) => Ok(Some(node)),
-        Err(error) if error.class() == Class::NotFound => Ok(None),
-        Err(error) => Err(error),
     }
 }
 
@@ -346,8 +334,10 @@ pub async fn details(
 ) -> Result<Option<HardwareDetails>, Error> {
     let id = id.to_string();
     let asking = context.ironic.inventory(&id, MOST_INVENTORY);
-    let inventory = within(patience, "the inventory", asking).await?;
-    Ok(digest(&inventory, context.late_fields()).ok().map(|(_, details)| details))
+    match within(patience, "the inventory", asking).await {
+        Ok(inventory) => Ok(digest(&inventory, context.late_fields()).ok().map(|(_, it)| it)),
+        Err(error) => no_inventory(error).map(|_| None),
+    }
 }
 
 /// What an inventory says, and how it stands on a host.
@@ -470,10 +460,15 @@ mod tests {
     #[test]
     fn what_ironic_refuses_about_one_machine_is_told_of_that_machine_alone() {
         for class in Class::ALL {
-            let [read, looked] = [false, true].map(|once| unanswered(NodeId::from(1), once, class, "no"));
+            let [read, looked] =
+                [false, true].map(|once| unanswered(NodeId::from(1), once, class, "no"));
             assert!(matches!(read, Some(News::Read(_, Look::Failed(..), _))), "{class:?}");
             let is_told = matches!(looked, Some(News::Made(_, Made::Failed(Cause::Unsaid, _))));
-            assert_eq!((is_told, is_silence(class)), (class != Class::Unreachable, !is_told), "{class:?}");
+            assert_eq!(
+                (is_told, is_silence(class)),
+                (class != Class::Unreachable, !is_told),
+                "{class:?}"
+            );
         }
     }
 

@@ -54,20 +54,16 @@ pub struct Order<'a> {
 pub async fn create(context: &Context, order: Order<'_>, patience: Duration) -> Made {
     let Order { resource, machine, verdict, name, .. } = order;
     let Some(facts) = machine.inventory.facts() else { return Made::Stale };
-    let read;
-    let details = match order.nodes.details(machine.node) {
+    let details = match order.nodes.details(machine.node).cloned() {
         Some(details) => details,
         None => match observe::details(context, machine.node, patience).await {
-            Ok(Some(details)) => {
-                read = details;
-                &read
-            }
+            Ok(Some(details)) => details,
             // What that says of the machine is read as that of any other.
             Ok(None) => return Made::Stale,
             Err(error) => return undescribed(machine.node, &error),
         },
     };
-    let host = new_host(resource, name, machine.node, facts, details);
+    let host = new_host(resource, name, machine.node, facts, &details);
     let client = &context.kit.client;
     // What the watch told since the decision counts, too.
     let stands_in_the_way = |index: &mut Index| {
@@ -125,7 +121,7 @@ pub async fn create(context: &Context, order: Order<'_>, patience: Duration) -> 
                 mac = facts.boot_mac.map(tracing::field::display),
                 "Made a host"
             );
-            let told = (made.object_ref(&()), event_of(order, details));
+            let told = (made.object_ref(&()), event_of(order, &details));
             Made::Created(key, Box::new(told))
         }
         // The answer to a name that is taken, as to a lost race.
@@ -142,16 +138,10 @@ pub async fn create(context: &Context, order: Order<'_>, patience: Duration) -> 
     }
 }
 
-/// What comes of an inventory that Ironic does not give once more. What that says of the machine is read as that of any other;
-/// a failure would be the same in the next moment.
+/// What comes of an inventory that Ironic fails to give once more: it would fail in the next moment as well.
 fn undescribed(node: NodeId, error: &ironic::Error) -> Made {
-    match error.class() {
-        Class::NotFound | Class::TooLarge | Class::Invalid => Made::Stale,
-        _ => {
-            let text = text::undescribed(node, &error.to_string());
-            Made::Failed(Cause::Unsaid, printable(&text, LONGEST_TEXT))
-        }
-    }
+    let text = text::undescribed(node, &error.to_string());
+    Made::Failed(Cause::Unsaid, printable(&text, LONGEST_TEXT))
 }
 
 /// Gives the node of a new host the driver and interfaces of its BMC before the host is there, or says why there is to be no host.
@@ -232,20 +222,16 @@ fn event_of(order: Order<'_>, details: &HardwareDetails) -> Event {
     let fell_back: Vec<String> = passed_over
         .map(|(detail, why)| format!("{}: {why}", json!(detail).as_str().unwrap_or_default()))
         .collect();
-    let mut text = text::made_host(name, machine.node);
-    if !fell_back.is_empty() {
-        text.push_str(&text::not_named_by(&fell_back));
-    }
-    if details.cut {
-        text.push_str(text::HARDWARE_LEFT_OUT);
-    }
-    if let Some(mac) = machine.inventory.facts().and_then(|facts| facts.portless_boot) {
-        text.push_str(&text::portless_boot(mac));
-    }
-    if resource.erases() {
-        text.push_str(text::erased(resource.bmc.is_some()));
-    }
-    text.push_str(&text::made_for(&resource.namespace, &resource.name));
+    let portless = machine.inventory.facts().and_then(|facts| facts.portless_boot);
+    let parts = [
+        Some(text::made_host(name, machine.node)),
+        (!fell_back.is_empty()).then(|| text::not_named_by(&fell_back)),
+        details.cut.then(|| text::HARDWARE_LEFT_OUT.to_owned()),
+        portless.map(text::portless_boot),
+        resource.erases().then(|| text::erased(resource.bmc.is_some()).to_owned()),
+        Some(text::made_for(&resource.namespace, &resource.name)),
+    ];
+    let text: String = parts.into_iter().flatten().collect();
     let is_asked_for = fell_back.is_empty();
     let reason = if is_asked_for { Notice::HostCreated } else { Notice::HostNamedByFallback };
     Event::new(false, reason.as_str(), "Discover", &text)
