@@ -457,17 +457,12 @@ impl Context {
                 asked: table.asked,
                 approvals: approvals.filter(|_| table.answers()).cloned(),
             };
-            let (namespace, name) = (resource.namespace.clone(), resource.name.clone());
-            all.insert(ObjectKey { namespace, name }, Arc::new(status_plan));
+            let key = ObjectKey::new(&resource.namespace, &resource.name);
+            self.lookout.enqueue(Key::Discovery(key.clone()), Class::Urgent);
+            all.insert(key, Arc::new(status_plan));
         }
         self.metrics.show(known, strays, &counts);
-        let before =
-            self.status_plans.with(|status_plans| std::mem::replace(status_plans, all.clone()));
-        for (key, status_plan) in all {
-            if !before.get(&key).is_some_and(|it| status_plan.is_like(it)) {
-                self.lookout.enqueue(Key::Discovery(key), Class::Urgent);
-            }
-        }
+        self.status_plans.with(|status_plans| *status_plans = all);
     }
 }
 

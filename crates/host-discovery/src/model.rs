@@ -471,17 +471,6 @@ pub struct StatusPlan {
     pub approvals: Option<Approvals>,
 }
 
-impl StatusPlan {
-    /// Whether it is nothing new beside another: when Ironic was last asked is no reason to write.
-    pub fn is_like(&self, other: &Self) -> bool {
-        let version = other.resource.version.clone();
-        let resource = Resource { version, ..self.resource.clone() };
-        let timeless = Self { resource, asked: other.asked, ..self.clone() };
-        // Approvals are settled on the version that they stand on.
-        timeless == *other && self.approvals.is_none()
-    }
-}
-
 /// A discovery, and what its status is to say.
 pub struct DiscoveryView {
     /// The object.
