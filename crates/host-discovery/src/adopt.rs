@@ -1,11 +1,10 @@
 //! The driver of a node whose host got a BMC: it follows the BMC's address. The rules are pure.
 
-use controller_kit::engine::{Decision, Event, Next, Now, Reason as _};
+use controller_kit::engine::{Decision, Event, Next, Now, ObjectKey, Reason as _};
 use ironic::{Class, Detail};
 
 use crate::context::Context;
 use crate::driver::drivers_of;
-use crate::index::HostKey;
 use crate::model::{Adoption, Fitting, Turn, Write};
 use crate::observe;
 use crate::reason::Pass;
@@ -29,7 +28,7 @@ const WORK_FIELDS: Detail = Detail::Fields(&[
 /// How the node is; nothing where it is gone. An error is what was said by who did not answer.
 pub async fn observe(
     context: &Context,
-    host: &HostKey,
+    host: &ObjectKey,
     adoption: Adoption,
 ) -> Result<Option<Fitting>, String> {
     let read = read(context, adoption, context.policy.adopt_driver).await;

@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::Store;
 
 use crate::hardware::LateFields;
-use crate::index::{Change, HostKey, Index, Known};
+use crate::index::{Change, Index, Known};
 use crate::metrics::Metrics;
 use crate::model::{Adoption, HostPlan, Job, Key, Looked, Made, StatusPlan, Unmarked};
 use crate::node_id::NodeId;
@@ -52,7 +52,7 @@ pub struct Context {
     /// What the discoveries' statuses are to say.
     pub status_plans: Shared<BTreeMap<ObjectKey, Arc<StatusPlan>>>,
     /// Nodes whose driver has to follow the BMC of their host.
-    pub adoptions: Shared<BTreeMap<HostKey, Adoption>>,
+    pub adoptions: Shared<BTreeMap<ObjectKey, Adoption>>,
     /// What the installed operator can read of a host's hardware; nothing while nobody asked.
     pub late_fields: OnceLock<LateFields>,
 }
@@ -62,7 +62,7 @@ pub struct Context {
 #[derive(Debug)]
 pub enum News {
     /// A host is no longer known by what it was known by, or no longer a machine's only one: its machine has to be read again.
-    Less(HostKey),
+    Less(ObjectKey),
     /// A host went.
     Went(Known),
     /// A node bears the mark now.
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn nodes_are_marked_one_by_one_while_there_is_other_work_and_then_all() {
-        let host = HostKey::new("metal", "h");
+        let host = ObjectKey::new("metal", "h");
         let unmarked = |node: u128| Unmarked { node: NodeId::from(node), host: host.clone() };
         let mut all: BTreeSet<Unmarked> = (0..100).map(unmarked).collect();
         assert_eq!(next_marks(&mut all, true).len(), MARKS_BESIDE_WORK);

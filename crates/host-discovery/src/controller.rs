@@ -16,11 +16,11 @@ use controller_kit::watch::{self, Complaints, Told};
 use futures_util::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt as _;
-use kube::runtime::{reflector::ObjectRef, watcher};
+use kube::runtime::watcher;
 
 use crate::context::{Context, News};
 use crate::decide::decide;
-use crate::index::{Change, HostKey, Index};
+use crate::index::{Change, Index};
 use crate::metrics::Metrics;
 use crate::model::{
     Adoption, DiscoveryView, Fitting, HostPlan, Key, Memory, StatusPlan, Strays, Troubles, Turn,
@@ -148,9 +148,7 @@ async fn follow(context: &Context, hosts: impl Stream<Item = Told<Sighting>>) {
                 for host in rivals {
                     context.tell(News::Less(host));
                 }
-                if let Some(key) = HostKey::of(&host.metadata) {
-                    wants_driver(context, key, Adoption::of(&host));
-                }
+                wants_driver(context, ObjectKey::of(&host), Adoption::of(&host));
                 change
             }
             Told::Undecodable(metadata) => {
@@ -178,15 +176,13 @@ async fn follow(context: &Context, hosts: impl Stream<Item = Told<Sighting>>) {
 }
 
 /// Takes notice of whether a host asks for the driver of its node.
-fn wants_driver(context: &Context, host: HostKey, adoption: Option<Adoption>) {
-    let is_new = context.adoptions.with(|all| match adoption {
-        Some(adoption) => {
-            all.insert(host.clone(), adoption);
-            true
-        }
-        None => all.remove(&host).is_some(),
+fn wants_driver(context: &Context, host: ObjectKey, adoption: Option<Adoption>) {
+    let asks = adoption.is_some();
+    let asked = context.adoptions.with(|all| match adoption {
+        Some(adoption) => all.insert(host.clone(), adoption),
+        None => all.remove(&host),
     });
-    if is_new {
+    if asks || asked.is_some() {
         context.lookout.enqueue(Key::Driver(host), Class::Background);
     }
 }
@@ -252,11 +248,10 @@ impl Controller for Rules {
     }
 
     fn object(&self, key: &Key) -> ObjectReference {
-        let of_host = |host: &HostKey| {
-            let object = ObjectRef::<BareMetalHost>::new(host.name()).within(host.namespace());
+        let of_host = |host: &ObjectKey| {
             // Without it an event is not shown with its host.
             let uid = self.context.index.with(|index| index.uid(host).map(str::to_owned));
-            ObjectReference { uid, ..object.into() }
+            ObjectReference { uid, ..host.reference::<BareMetalHost>(&()) }
         };
         match key {
             Key::Discovery(key) => {
@@ -279,12 +274,12 @@ impl Controller for Rules {
             Key::Machine(node) => observe::machine(&self.context, *node).await.map(Seen::Known),
             Key::Mark(_) => Some(Seen::Mark(memory.turn())),
             Key::Driver(host) => {
-                memory.fits = None;
                 let adoption = self.context.adoptions.with(|all| all.get(host).cloned());
                 let Some(adoption) = adoption else { return Ok(None) };
                 if memory.fits.as_ref() == Some(&adoption) {
                     return Ok(Some(Seen::Known(Pass::DriverAdopted)));
                 }
+                memory.fits = None;
                 let turn = memory.turn();
                 match adopt::observe(&self.context, host, adoption).await {
                     Ok(fitting) => fitting.map(|fitting| {
@@ -295,7 +290,7 @@ impl Controller for Rules {
                         Seen::Driver(Box::new(fitting), turn)
                     }),
                     Err(error) => {
-                        tracing::debug!(object.name = host.name(), error = %error, "Could not look at a driver");
+                        tracing::debug!(object.key = %host, error = %error, "Could not look at a driver");
                         Some(Seen::Unanswered(turn))
                     }
                 }

@@ -8,9 +8,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use api_types::metal3::Approval;
+use controller_kit::engine::ObjectKey;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::index::{HostKey, Known};
+use crate::index::Known;
 use crate::inventory::{Facts, abridged};
 use crate::mac::Mac;
 use crate::machine::{Machine, Reading};
@@ -184,7 +185,7 @@ impl<'a> Taken<'a> {
         let namespace = resource.namespace.as_str();
         let Some(name) = verdict.name.clone() else {
             let both = verdict.named.iter().flat_map(Named::both);
-            verdict.hosts = both.map(|name| HostKey::new(namespace, name)).collect();
+            verdict.hosts = both.map(|name| ObjectKey::new(namespace, name)).collect();
             return Some(Reason::NameConflict);
         };
         let holder = self.names.get(&(namespace, name.clone()));
@@ -338,12 +339,12 @@ impl<'a> Taken<'a> {
         Some(verdict)
     }
 
-    /// Whose status shows a machine of which nobody knows whose it is: one place, so that it is
     /// The oldest resource of which this is so.
     fn oldest(&self, is_so: impl Fn(&Resource) -> bool) -> Option<usize> {
         self.oldest_first.iter().copied().find(|at| is_so(&self.seen.resources[*at]))
     }
 
+    /// Whose status shows a machine of which nobody knows whose it is: one place, so that it is
     /// counted once. The oldest resource that takes everything, else the oldest; of a machine that
     /// Ironic did not discover by itself, of those that take such.
     fn complained_to(&self, discovered: bool) -> Option<usize> {
@@ -389,7 +390,7 @@ impl<'a> Taken<'a> {
 
     /// Hosts that share something with a machine which two machines may share: nobody but a person knows whether they are
     /// the same.
-    fn alike(&self, machine: &Machine, facts: &Facts) -> Option<(Reason, Vec<HostKey>)> {
+    fn alike(&self, machine: &Machine, facts: &Facts) -> Option<(Reason, Vec<ObjectKey>)> {
         let hosts = self.seen.hosts;
         let sharing = hosts.sharing(&machine.ports);
         if !sharing.is_empty() {

@@ -5,10 +5,10 @@
 //! than with ten.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::fmt;
 use std::net::IpAddr;
 
 use api_types::names;
+use controller_kit::engine::ObjectKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -18,53 +18,6 @@ use crate::inventory::{Facts, Port};
 use crate::mac::Mac;
 use crate::node_id::NodeId;
 use crate::sighting::{HardwareRead, Sighting, StatusRead};
-
-/// Namespace and name of a host.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct HostKey {
-    /// `namespace/name`: one allocation instead of two.
-    text: Box<str>,
-}
-
-impl HostKey {
-    /// A key of two names. Neither can have a slash.
-    pub fn new(namespace: &str, name: &str) -> Self {
-        Self { text: format!("{namespace}/{name}").into() }
-    }
-
-    /// The key of a host.
-    pub fn of(metadata: &ObjectMeta) -> Option<Self> {
-        Some(Self::new(metadata.namespace.as_deref()?, metadata.name.as_deref()?))
-    }
-
-    /// The namespace.
-    pub fn namespace(&self) -> &str {
-        self.text.split_once('/').map_or("", |(namespace, _)| namespace)
-    }
-
-    /// The name.
-    pub fn name(&self) -> &str {
-        self.text.split_once('/').map_or(&self.text, |(_, name)| name)
-    }
-
-    /// The key that a node's name stands for: the operator calls the nodes of its hosts
-    /// `namespace~name`.
-    pub fn of_node_name(name: &str) -> Option<Self> {
-        name.split_once('~').map(|(namespace, name)| Self::new(namespace, name))
-    }
-}
-
-impl fmt::Display for HostKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl fmt::Debug for HostKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
 
 /// Something by which a host's machine is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -100,11 +53,11 @@ impl Entry {
     /// Whether it is not the machine that `has` these addresses: it was inspected, boots by an address of its own, and has none
     /// of them.
     fn is_another(&self, has: impl Fn(Mac) -> bool) -> bool {
-        let is_known = self.is.inspected && boot_mac(&self.is.marks).is_some();
+        let is_known = self.is.inspected && self.is.boot.is_some();
         is_known && !self.is.nics.iter().any(|nic| has(*nic))
     }
 
-    fn key(&self) -> &HostKey {
+    fn key(&self) -> &ObjectKey {
         &self.is.known.host
     }
 }
@@ -113,6 +66,8 @@ impl Entry {
 #[derive(Clone, Debug, PartialEq)]
 struct Identity {
     known: Known,
+    /// The address that it boots by.
+    boot: Option<Mac>,
     marks: Box<[Mark]>,
     /// Any interface that an inspection found: dozens in one machine. Some of them, such as that of a management
     /// controller's internal network, have the same address in many machines.
@@ -135,17 +90,10 @@ impl Identity {
     /// Whether it is only known by more than before. One that got the address that it boots by is known by its other
     /// interfaces no longer.
     fn grows_to(&self, new: &Self) -> bool {
-        boot_mac(&self.marks) == boot_mac(&new.marks)
+        self.boot == new.boot
             && self.marks.iter().all(|mark| new.marks.contains(mark))
             && self.nics.iter().all(|nic| new.nics.contains(nic))
     }
-}
-
-fn boot_mac(marks: &[Mark]) -> Option<Mac> {
-    marks.iter().find_map(|mark| match mark {
-        Mark::BootMac(mac) => Some(*mac),
-        Mark::Node(_) | Mark::Bmc(_) | Mark::SaidBmc(_) => None,
-    })
 }
 
 /// What a host that was taken notice of means for machines.
@@ -156,7 +104,7 @@ pub enum Change {
     /// A machine may be a host now.
     More,
     /// A machine may no longer be this host.
-    Less(HostKey),
+    Less(ObjectKey),
     /// This host went.
     Gone(Known),
 }
@@ -179,7 +127,7 @@ fn holders<M: Copy + Ord>(of: &Holders<M>, mark: M) -> impl Iterator<Item = u32>
 #[derive(Clone, Debug, Default)]
 pub struct Index {
     hosts: HashMap<u32, Entry>,
-    by_key: HashMap<HostKey, u32>,
+    by_key: HashMap<ObjectKey, u32>,
     by_mark: Holders<Mark>,
     by_nic: Holders<Mac>,
     made: BTreeMap<(Box<str>, Box<str>), u32>,
@@ -193,7 +141,7 @@ pub struct Index {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Known {
     /// The host.
-    pub host: HostKey,
+    pub host: ObjectKey,
     /// The node that a discovery made it for; none if a person made it.
     pub made_for: Option<NodeId>,
     /// The label's value of the discovery that made it.
@@ -213,7 +161,7 @@ impl Known {
 impl Index {
     /// Takes a host as it is now.
     pub fn apply(&mut self, host: &Sighting) -> Change {
-        let Some(key) = HostKey::of(&host.metadata) else { return Change::None };
+        let key = ObjectKey::of(host);
         let id = self.by_key.get(&key).copied().unwrap_or_else(|| self.next_id());
         let new = Identity::read(host, key.clone());
         let uid: Option<Box<str>> = host.metadata.uid.as_deref().map(Into::into);
@@ -234,7 +182,7 @@ impl Index {
             self.by_nic.insert((*nic, id));
         }
         if let Some(discovery) = &new.known.made_by {
-            let made = (key.namespace().into(), discovery.clone());
+            let made = (key.namespace.as_str().into(), discovery.clone());
             *self.made.entry(made).or_default() += 1;
         }
         self.by_key.insert(key, id);
@@ -243,12 +191,10 @@ impl Index {
     }
 
     /// The same for one that the watch tells of. Gives the hosts, too, that were one machine's only ones before.
-    pub fn take(&mut self, host: &Sighting) -> (Change, Vec<HostKey>) {
+    pub fn take(&mut self, host: &Sighting) -> (Change, Vec<ObjectKey>) {
         let change = self.apply(host);
-        let rivals = match HostKey::of(&host.metadata) {
-            Some(key) if change != Change::None => self.rivals(&key),
-            _ => Vec::new(),
-        };
+        let is_news = change != Change::None;
+        let rivals = if is_news { self.rivals(&ObjectKey::of(host)) } else { Vec::new() };
         (change, rivals)
     }
 
@@ -265,8 +211,7 @@ impl Index {
     /// Takes notice that a host is gone. A later host of the same name stays.
     pub fn remove(&mut self, host: &ObjectMeta) -> Change {
         self.bury(host.uid.as_deref().map(Into::into));
-        let found = HostKey::of(host).and_then(|key| self.entry(&key));
-        let Some((id, entry)) = found else { return Change::None };
+        let Some((id, entry)) = self.entry(&ObjectKey::of_meta(host)) else { return Change::None };
         if entry.uid.is_some() && entry.uid.as_deref() != host.uid.as_deref() {
             return Change::None;
         }
@@ -309,21 +254,21 @@ impl Index {
     }
 
     /// Whether a host is there.
-    pub fn has(&self, host: &HostKey) -> bool {
+    pub fn has(&self, host: &ObjectKey) -> bool {
         self.by_key.contains_key(host)
     }
 
     /// Whether a name is taken.
     pub fn has_name(&self, namespace: &str, name: &str) -> bool {
-        self.has(&HostKey::new(namespace, name))
+        self.has(&ObjectKey::new(namespace, name))
     }
 
     /// What tells a host from others of its name.
-    pub fn uid(&self, host: &HostKey) -> Option<&str> {
+    pub fn uid(&self, host: &ObjectKey) -> Option<&str> {
         self.entry(host)?.1.uid.as_deref()
     }
 
-    fn entry(&self, host: &HostKey) -> Option<(u32, &Entry)> {
+    fn entry(&self, host: &ObjectKey) -> Option<(u32, &Entry)> {
         let id = self.by_key.get(host)?;
         Some((*id, self.hosts.get(id)?))
     }
@@ -369,17 +314,18 @@ impl Index {
             .chain(claimed.map(|mac| Mark::BootMac(*mac)));
         let boots = facts.and_then(|facts| facts.boot_mac);
         let is_meant = |id: &u32, is_boot: bool| {
-            self.hosts.get(id).is_some_and(|it| {
-                (is_boot || boot_mac(&it.is.marks).is_none()) && !it.is.nodes().any(&shows)
-            })
+            let host = self.hosts.get(id).map(|it| &it.is);
+            host.is_some_and(|it| (is_boot || it.boot.is_none()) && !it.nodes().any(&shows))
         };
         let of_nics = ports.iter().flat_map(|port| {
             let is_boot = boots == Some(port.mac);
             let holders = holders(&self.by_nic, port.mac).filter(move |id| is_meant(id, is_boot));
             holders.take(MOST_TOLD)
         });
-        let by_name =
-            node_name.and_then(HostKey::of_node_name).and_then(|key| self.by_key.get(&key));
+        // The operator calls the nodes of its hosts `namespace~name`.
+        let named = node_name.and_then(|name| name.split_once('~'));
+        let named = named.map(|(namespace, name)| ObjectKey::new(namespace, name));
+        let by_name = named.and_then(|key| self.by_key.get(&key));
         let ids = marks.flat_map(|mark| self.marked(mark));
         let own = self.marked(Mark::Node(node)).filter_map(|id| self.hosts.get(&id));
         let of_bmc = own.flat_map(|host| self.registered_later(host));
@@ -389,7 +335,7 @@ impl Index {
 
     /// Hosts that have one of a machine's ports among their interfaces, ten at most, in the order of their names. Where it
     /// is none of those that are known to be the machine, both boot by addresses of their own, or are two nodes of Ironic.
-    pub fn sharing(&self, ports: &[Port]) -> Vec<HostKey> {
+    pub fn sharing(&self, ports: &[Port]) -> Vec<ObjectKey> {
         let found = self.in_order(ports.iter().flat_map(|port| self.with_nic(port.mac)));
         found.into_iter().take(MOST_TOLD).map(|it| it.key().clone()).collect()
     }
@@ -414,7 +360,7 @@ impl Index {
     /// Other hosts that claim to be the same machine as this one: an address that one of them boots from is the other's,
     /// both have one identifier, or one was registered by the BMC that the other's machine named before. Of many that share an
     /// address as many as are told; the others that boot from it heard of each other before.
-    pub fn rivals(&self, host: &HostKey) -> Vec<HostKey> {
+    pub fn rivals(&self, host: &ObjectKey) -> Vec<ObjectKey> {
         let Some((id, entry)) = self.entry(host) else { return Vec::new() };
         let said = entry.is.marks.iter().filter_map(|mark| match mark {
             Mark::Bmc(ip) => Some(Mark::SaidBmc(*ip)),
@@ -425,8 +371,7 @@ impl Index {
         });
         let marks = entry.is.marks.iter().filter(|it| it.is_proof());
         let of_marks = marks.flat_map(|mark| self.marked(*mark));
-        let boots = boot_mac(&entry.is.marks);
-        let of_boots = boots.iter().flat_map(|mac| self.with_nic(*mac));
+        let of_boots = entry.is.boot.iter().flat_map(|mac| self.with_nic(*mac));
         let claimed = entry.is.nics.iter().map(|mac| Mark::BootMac(*mac));
         let of_nics = claimed.flat_map(|mark| self.marked(mark));
         let of_bmc = self.registered_later(entry).chain(named);
@@ -436,7 +381,12 @@ impl Index {
 
     /// Whether two hosts say themselves that they are one machine. The interfaces of a host say nothing of another one where
     /// Ironic `shows` the nodes of both.
-    pub fn are_one(&self, one: &HostKey, other: &HostKey, shows: impl Fn(NodeId) -> bool) -> bool {
+    pub fn are_one(
+        &self,
+        one: &ObjectKey,
+        other: &ObjectKey,
+        shows: impl Fn(NodeId) -> bool,
+    ) -> bool {
         let (Some((_, one)), Some((_, other))) = (self.entry(one), self.entry(other)) else {
             return false;
         };
@@ -444,9 +394,8 @@ impl Index {
         if one.is.marks.iter().any(shares) {
             return true;
         }
-        let claims = |it: &Entry, boots: &Entry| {
-            boot_mac(&boots.is.marks).is_some_and(|mac| it.is.nics.contains(&mac))
-        };
+        let claims =
+            |it: &Entry, boots: &Entry| boots.is.boot.is_some_and(|mac| it.is.nics.contains(&mac));
         let are_two = one.is.nodes().any(&shows) && other.is.nodes().any(&shows);
         !are_two && (claims(one, other) || claims(other, one))
     }
@@ -461,28 +410,24 @@ impl Index {
 
     /// A host whose management controller has this address, which may be the machine that `has` its addresses. One that was
     /// inspected, boots by an address of its own and has none of the machine's is another machine in the same place.
-    pub fn with_bmc(&self, bmc: IpAddr, has: impl Fn(Mac) -> bool) -> Option<&HostKey> {
+    pub fn with_bmc(&self, bmc: IpAddr, has: impl Fn(Mac) -> bool) -> Option<&ObjectKey> {
         let holders = holders(&self.by_mark, Mark::Bmc(bmc.to_canonical()));
         let hosts = holders.filter_map(|id| self.hosts.get(&id));
         hosts.filter(|it| !it.is_another(&has)).map(Entry::key).min()
     }
 
     /// Hosts that have one of a machine's management controllers, or whose machines named it, ten of each at most.
-    pub fn claiming(&self, facts: &Facts) -> Vec<HostKey> {
+    pub fn claiming(&self, facts: &Facts) -> Vec<ObjectKey> {
         let ips = facts.bmc.iter().map(IpAddr::to_canonical);
         let marks = ips.flat_map(|ip| [Mark::Bmc(ip), Mark::SaidBmc(ip)]);
         let found = self.in_order(marks.flat_map(|mark| self.marked(mark)));
         found.into_iter().take(MOST_TOLD).map(|it| it.key().clone()).collect()
     }
 
+    /// Numbers come round after four thousand million hosts.
     fn next_id(&mut self) -> u32 {
-        // Numbers come round after four thousand million hosts; one that is still there is skipped.
-        while self.hosts.contains_key(&self.next) {
-            self.next = self.next.wrapping_add(1);
-        }
-        let id = self.next;
         self.next = self.next.wrapping_add(1);
-        id
+        self.next
     }
 
     fn forget(&mut self, id: u32) -> Option<Known> {
@@ -494,7 +439,7 @@ impl Index {
             self.by_nic.remove(&(nic, id));
         }
         if let Some(discovery) = &known.made_by {
-            let made = (known.host.namespace().into(), discovery.clone());
+            let made = (known.host.namespace.as_str().into(), discovery.clone());
             if let Some(count) = self.made.get_mut(&made) {
                 *count -= 1;
                 if *count == 0 {
@@ -508,7 +453,7 @@ impl Index {
 }
 
 impl Identity {
-    fn read(host: &Sighting, key: HostKey) -> Self {
+    fn read(host: &Sighting, key: ObjectKey) -> Self {
         // A status that waits in an annotation until the operator takes it over, as after a move between clusters. Whoever wrote
         // it, the operator reads `null` as what is absent.
         let waiting: Option<StatusRead> =
@@ -543,6 +488,6 @@ impl Identity {
         let leaves = host.metadata.deletion_timestamp.is_some();
         let known = Known { host: key, made_for, made_by, leaves };
         let created = host.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        Self { known, marks: marks.into(), nics: nics.into(), inspected, created }
+        Self { known, boot, marks: marks.into(), nics: nics.into(), inspected, created }
     }
 }

@@ -15,7 +15,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use crate::driver::{NodeDriver, drivers_of};
-use crate::index::{HostKey, Index};
+use crate::index::Index;
 use crate::inventory::Ports;
 use crate::machine::{Machine, Shown};
 use crate::naming::Named;
@@ -38,7 +38,7 @@ pub enum Key {
     /// A node on which it is to be written down that it had a host.
     Mark(Unmarked),
     /// A host that got a BMC: the driver of its node follows.
-    Driver(HostKey),
+    Driver(ObjectKey),
 }
 
 /// Where a node that had a host is to be marked.
@@ -47,7 +47,7 @@ pub struct Unmarked {
     /// The node.
     pub node: NodeId,
     /// Its host.
-    pub host: HostKey,
+    pub host: ObjectKey,
 }
 
 /// All that is looked at in one pass.
@@ -132,7 +132,7 @@ pub struct Verdict {
     /// The address of the BMC that its host gets or would get.
     pub bmc: Option<String>,
     /// Hosts that it is already, or that stand in its way.
-    pub hosts: Vec<HostKey>,
+    pub hosts: Vec<ObjectKey>,
     /// Only the machine itself says that its hosts are one: none of them is to be deleted before somebody looked at it.
     pub doubtful: bool,
     /// What went wrong: as Ironic or the API server says it, or why nothing can name the machine.
@@ -157,7 +157,7 @@ pub enum Step {
     /// can delete the host.
     Remember {
         /// The host.
-        host: HostKey,
+        host: ObjectKey,
     },
 }
 
@@ -371,12 +371,10 @@ impl Reach {
             Class::Unauthorized => "AuthFailed",
             class => class.as_str(),
         };
-        let is_recent = |it: &Self| {
-            matches!(it, Self::Silent { class: known, since, .. }
-                if *known == class && at.duration_since(*since) < READING_MAX)
-        };
-        if !is_recent(self) {
-            *self = Self::Silent { class, text, since: at };
+        match self {
+            Self::Silent { class: known, since, .. }
+                if *known == class && at.duration_since(*since) < READING_MAX => {}
+            _ => *self = Self::Silent { class, text, since: at },
         }
     }
 }
@@ -522,7 +520,7 @@ pub struct Looked {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Made {
     /// This host is there, and it is on its way to Ironic that its node had one. What is told of it.
-    Created(HostKey, Box<(ObjectReference, Event)>),
+    Created(ObjectKey, Box<(ObjectReference, Event)>),
     /// Somebody has the name: the host that has it is in the index now.
     Exists,
     /// It could not be made; what the API server said, or Ironic.

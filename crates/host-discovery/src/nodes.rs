@@ -10,11 +10,12 @@ mod track;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Instant;
 
+use controller_kit::engine::ObjectKey;
 use ironic::Class;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::hardware::HardwareDetails;
-use crate::index::{HostKey, Index};
+use crate::index::Index;
 use crate::inventory::{Facts, Ports, abridged};
 use crate::machine::{Machine, Reading, Shown};
 use crate::model::{HostPlan, Step, Unmarked, Verdict};
@@ -49,7 +50,7 @@ pub struct Nodes {
     places: HashMap<NodeId, u64>,
     settled: HashMap<NodeId, Settled>,
     /// Nodes whose host went before a list showed them, and that host: kept until a list is complete.
-    left: HashMap<NodeId, HostKey>,
+    left: HashMap<NodeId, ObjectKey>,
     most: usize,
     facts: usize,
     details: usize,
@@ -431,7 +432,7 @@ impl Nodes {
     }
 
     /// Hosts went, or lost what they were known by: their nodes are machines again, which have to be read.
-    pub fn unsettle(&mut self, gone: &HashSet<HostKey>, now: Timestamp, at: Instant) {
+    pub fn unsettle(&mut self, gone: &HashSet<ObjectKey>, now: Timestamp, at: Instant) {
         if gone.is_empty() {
             return;
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
 use controller_kit::api_error::unless_gone;
-use controller_kit::engine::{self, Class as Urgency, asked};
+use controller_kit::engine::{self, Class as Urgency, ObjectKey, asked};
 use futures_util::future::try_join_all;
 use ironic::{Class, Client, Detail, Error, Inventory, MAX_PAGE, NodeQuery, Pager, PortQuery};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -20,7 +20,6 @@ use serde_json::Value;
 
 use crate::context::{Context, News};
 use crate::hardware::{HardwareDetails, LateFields};
-use crate::index::HostKey;
 use crate::inventory::{InventoryDigest, MOST_PORTS, Ports};
 use crate::machine::Reading;
 use crate::model::{Job, Looked, Made, Unmarked};
@@ -263,8 +262,8 @@ async fn look(
     let mut told = match patiently(|| ironic.inventory(&text, MOST_INVENTORY)).await {
         Ok(inventory) => digest(&inventory, late),
         Err(error) => Err(no_inventory(error)?),
-    let is_silent = told.as_ref().is_err_and(|reading| *reading == Reading::None);
     };
+    let is_silent = told.as_ref().is_err_and(|reading| *reading == Reading::None);
     let mut read = None;
     if is_silent || !known {
         read = Some(Box::new(patiently(|| node(ironic, id)).await?));
@@ -293,6 +292,7 @@ async fn look(
     };
     Ok(Look::Read { node: read, inventory, details, ports })
 }
+
 /// What an answer without an inventory says of the machine.
 fn no_inventory(error: Error) -> Result<Reading, Error> {
     match error.class() {
@@ -302,7 +302,6 @@ fn no_inventory(error: Error) -> Result<Reading, Error> {
         _ => Err(error),
     }
 }
-
 
 async fn ports_of(ironic: &Client, node: &str) -> Result<Ports, Error> {
     let query =
@@ -358,9 +357,9 @@ fn digest(
 }
 
 /// A host as it is now; none if it is gone. Read by a list, since a list is what the role allows.
-pub async fn host(context: &Context, host: &HostKey) -> Result<Option<Sighting>, engine::Error> {
-    let api: Api<Sighting> = Api::namespaced(context.kit.client.clone(), host.namespace());
-    let it = ListParams::default().fields(&format!("metadata.name={}", host.name()));
+pub async fn host(context: &Context, host: &ObjectKey) -> Result<Option<Sighting>, engine::Error> {
+    let api: Api<Sighting> = Api::namespaced(context.kit.client.clone(), &host.namespace);
+    let it = ListParams::default().fields(&format!("metadata.name={}", host.name));
     let found = asked("read a host", api.list(&it)).await?;
     Ok(found.items.into_iter().next())
 }

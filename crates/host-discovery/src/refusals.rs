@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::{Duration, Instant};
 
-use crate::index::HostKey;
+use controller_kit::engine::ObjectKey;
+
 use crate::inventory::printable;
 use crate::node_id::NodeId;
 use crate::waits::{FIRST_RETRY, REFUSED_RETRY, REST_MAX};
@@ -19,7 +20,7 @@ pub const LONGEST_TEXT: usize = 512;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The API server does not want this host.
-    Refused(HostKey),
+    Refused(ObjectKey),
     /// The API server failed before it made the host, and may say when to come again.
     Failed(Option<Duration>),
     /// Ironic did not say that the machine is still there, or what hardware it has.
@@ -49,7 +50,7 @@ impl Refusal {
     /// Whether it says something of this host: what is refused under one name, or in one namespace, may be wanted in another.
     pub fn is_of(&self, namespace: &str, name: &str) -> bool {
         match &self.cause {
-            Cause::Refused(host) => host.namespace() == namespace && host.name() == name,
+            Cause::Refused(host) => host.namespace == namespace && host.name == name,
             Cause::Failed(_) | Cause::Unsaid | Cause::Unknown => true,
         }
     }
@@ -104,9 +105,9 @@ impl Refusals {
 
     /// The API server took the host: some of those that it refused as it had refused this one are tried at once. That it
     /// takes the machine's host elsewhere says nothing of them.
-    pub fn taken(&mut self, node: NodeId, host: &HostKey, at: Instant) {
+    pub fn taken(&mut self, node: NodeId, host: &ObjectKey, at: Instant) {
         let known = self.all.remove(&node).filter(Refusal::is_refused);
-        let known = known.filter(|it| it.is_of(host.namespace(), host.name()));
+        let known = known.filter(|it| it.is_of(&host.namespace, &host.name));
         let Some(it) = known else { return };
         let waits = |other: &&mut Refusal| other.is_like(it.kind) && other.until > at;
         for other in self.all.values_mut().filter(waits).take(TOGETHER) {
@@ -187,7 +188,7 @@ mod tests {
 
     /// The API server does not want the host of a machine.
     fn refused_in(namespace: &str, number: u128) -> Cause {
-        Cause::Refused(HostKey::new(namespace, &format!("n{number}")))
+        Cause::Refused(ObjectKey::new(namespace, &format!("n{number}")))
     }
 
     /// What the API server says where a quota is used up.
@@ -251,7 +252,7 @@ mod tests {
         }
         refusals.failed(NodeId::from(200), refused_in("a", 200), "a/x: a webhook", at, 0.0);
         let mut tried = |namespace: &str, number: u128| {
-            let host = HostKey::new(namespace, &format!("n{number}"));
+            let host = ObjectKey::new(namespace, &format!("n{number}"));
             refusals.taken(NodeId::from(number), &host, at);
             refusals.now(at, |_| true);
             refusals.all().values().filter(|it| !it.waits).count()

@@ -179,7 +179,7 @@ impl Resource {
 
     /// Whether it made a host.
     pub fn has_made(&self, known: &Known) -> bool {
-        known.host.namespace() == self.namespace && known.made_by.as_deref() == Some(&self.label())
+        known.host.namespace == self.namespace && known.made_by.as_deref() == Some(&self.label())
     }
 
     /// Whether a machine is one that it takes.

@@ -8,8 +8,8 @@ use api_types::metal3::{
 };
 use api_types::names::ferrite;
 use controller_kit::api_error::unless_gone;
-use controller_kit::engine::{Error, Event, Outcome, Reason as _, asked};
-use ironic::{Class, PatchOp};
+use controller_kit::engine::{Error, Event, ObjectKey, Outcome, Reason as _, asked};
+use ironic::PatchOp;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::Request;
 use kube::{Api, Client, Resource as _};
@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::driver::NodeDriver;
 use crate::hardware::HardwareDetails;
 use crate::host::new_host;
-use crate::index::{Change, HostKey, Index};
+use crate::index::{Change, Index};
 use crate::inventory::printable;
 use crate::machine::Machine;
 use crate::model::{Adoption, Approvals, Made, Unmarked, Verdict};
@@ -109,7 +109,7 @@ pub async fn create(context: &Context, order: Order<'_>, patience: Duration) -> 
     }
     match asked("create a host", post(client, &resource.namespace, &host)).await {
         Ok(made) => {
-            let key = HostKey::new(&resource.namespace, name);
+            let key = ObjectKey::new(&resource.namespace, name);
             context.mark(Unmarked { node: machine.node, host: key.clone() });
             context.index.with(|index| index.answer(&made));
             context.metrics.created.inc();
@@ -179,13 +179,13 @@ async fn post(client: &Client, namespace: &str, host: &BareMetalHost) -> kube::R
 /// What is done about an error, which is about this name. `posted`: whether the host may be there in spite of it.
 fn failed(context: &Context, order: Order<'_>, name: &str, error: &Error, posted: bool) -> Made {
     let namespace = &order.resource.namespace;
-    let (cause, why) = judged(error, &HostKey::new(namespace, order.name), posted);
+    let (cause, why) = judged(error, &ObjectKey::new(namespace, order.name), posted);
     context.metrics.refused.inc();
     Made::Failed(cause, printable(&format!("{namespace}/{name}: {why}"), LONGEST_TEXT))
 }
 
 /// What an error says of the host, for the next attempt and for a person.
-fn judged(error: &Error, host: &HostKey, posted: bool) -> (Cause, String) {
+fn judged(error: &Error, host: &ObjectKey, posted: bool) -> (Cause, String) {
     let unclear = if posted { Cause::Unknown } else { Cause::Failed(None) };
     match error {
         Error::Api { source, .. } => match &**source {
@@ -328,7 +328,7 @@ mod tests {
             let source = kube::Error::Api(Status::failure("no", "").with_code(code).boxed());
             Error::Api { what: "create a host", source: Box::new(source) }
         };
-        let host = HostKey::new("metal", "n1");
+        let host = ObjectKey::new("metal", "n1");
         for (error, posted, cause) in [
             (refused(403), true, Cause::Refused(host.clone())),
             (refused(422), true, Cause::Refused(host.clone())),

@@ -125,7 +125,7 @@ fn a_node_that_came_after_ironic_lost_the_one_of_its_host_is_remembered_unless_t
     };
     let verdict = one(machine(1), &json!({}), &of_another(false));
     assert_eq!(verdict.reason, Reason::Known);
-    assert!(matches!(&verdict.step, Some(Step::Remember { host }) if host.name() == "n1"));
+    assert!(matches!(&verdict.step, Some(Step::Remember { host }) if host.name == "n1"));
     let verdict = one(machine(1), &json!({}), &of_another(true));
     assert_eq!((verdict.reason, verdict.step), (Reason::Known, None));
     // The node that it was made for had it, whatever becomes of it.
@@ -188,7 +188,7 @@ fn a_host_that_claims_an_interface_does_not_swallow_the_machine_that_boots_by_it
         let hosts = with(std::slice::from_ref(stranger));
         let verdict = judged(machine(1), &shown(&hosts), &hosts, false);
         assert_eq!((verdict.reason, &verdict.step), (Reason::InterfaceOfAnotherHost, &None));
-        assert_eq!(verdict.hosts[0].name(), "stranger");
+        assert_eq!(verdict.hosts[0].name, "stranger");
         let verdict = judged(machine(1), &shown(&hosts), &hosts, true);
         assert_eq!(verdict.reason, Reason::Created);
         // Where Ironic lost the host's node, this is the host's machine, which boots by another interface now.
@@ -482,7 +482,7 @@ fn a_host_with_the_same_management_controller_stands_in_the_way_until_a_person_s
     behind.inventory = Reading::Facts(Box::new(world::Facts { bmc, ..facts(1) }));
     let verdict = one(behind.clone(), &json!({}), &hosts);
     assert_eq!((verdict.reason, verdict.step), (Reason::BmcOfAnotherHost, None));
-    assert_eq!(verdict.hosts[0].name(), "typed-by-hand");
+    assert_eq!(verdict.hosts[0].name, "typed-by-hand");
     let mut approving = resource("racks", &json!({}));
     approving.approved.insert(node(1));
     assert_eq!(pass(&[behind], &[approving], &hosts, 9).verdicts[0].reason, Reason::Created);

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use host_discovery::index::{Change, HostKey, Index, Known};
+use controller_kit::engine::ObjectKey;
+use host_discovery::index::{Change, Index, Known};
 use host_discovery::inventory::{Facts, Port};
 use host_discovery::sighting::Sighting;
 use host_discovery::{Mac, NodeId};
@@ -201,7 +202,7 @@ fn a_host_that_went_stays_away_whenever_the_request_for_it_is_answered() {
     let made =
         |uid: &str| host("a", "x", &json!({"metadata": {"uid": uid, "annotations": annotations}}));
     let gone = |known: &[Known]| {
-        assert_eq!((known[0].host.name(), known[0].made_for), ("x", Some(node())));
+        assert_eq!((known[0].host.name.as_str(), known[0].made_for), ("x", Some(node())));
     };
     let mut index = index(&[made("old")]);
     let Change::Gone(known) = index.remove(&made("old").metadata) else { panic!("it is there") };
@@ -214,7 +215,7 @@ fn a_host_that_went_stays_away_whenever_the_request_for_it_is_answered() {
     gone(&index.listed());
     assert_eq!(index.answer(&made("new")), Change::None);
     index.answer(&made("third"));
-    assert_eq!(index.uid(&HostKey::new("a", "x")), Some("third"));
+    assert_eq!(index.uid(&ObjectKey::new("a", "x")), Some("third"));
 }
 
 #[test]
@@ -320,7 +321,7 @@ fn a_host_that_is_registered_later_by_the_bmc_that_a_discovered_machine_named_is
         let (_, rivals) = index.take(&host("a", "typed", body));
         let known = index.known(node(), None, &[], None, |_| false);
         assert_eq!(rivals.len() + 1, known.len(), "{body}");
-        let keys = ["discovered", "typed"].map(|name| HostKey::new("a", name));
+        let keys = ["discovered", "typed"].map(|name| ObjectKey::new("a", name));
         assert!(!index.are_one(&keys[0], &keys[1], |_| false), "nobody but the machine says it");
         rivals.len() == 1
     };
@@ -356,12 +357,12 @@ fn an_interface_that_is_shared_makes_two_machines_one_only_where_one_of_them_boo
     assert_eq!(known(&index, &booted(3)), 1, "nobody knows what the host boots by");
     // When that is known, its machine is looked at once more.
     let change = index.apply(&host("a", "x", &boots));
-    assert_eq!(change, Change::Less(HostKey::new("a", "x")));
+    assert_eq!(change, Change::Less(ObjectKey::new("a", "x")));
     assert_eq!(known(&index, &booted(3)), 0);
     assert_eq!(known(&index, &booted(7)), 1);
     let claimed = Facts { macs: vec![Mac::parse(&numbered(1)).unwrap()], ..booted(3) };
     assert_eq!(known(&index, &claimed), 1);
-    assert_eq!(index.sharing(&ports), [HostKey::new("a", "x")]);
+    assert_eq!(index.sharing(&ports), [ObjectKey::new("a", "x")]);
     assert_eq!(index.sharing(&ports[..1]), []);
 }
 
@@ -405,8 +406,8 @@ fn a_look_up_among_ten_thousand_hosts_costs_what_it_costs_among_a_thousand() {
 
 #[test]
 fn a_host_key_holds_both_names() {
-    let key = HostKey::new("a", "x");
-    assert_eq!((key.namespace(), key.name(), key.to_string()), ("a", "x", "a/x".to_owned()));
+    let key = ObjectKey::new("a", "x");
+    assert_eq!((&*key.namespace, &*key.name, key.to_string()), ("a", "x", "a/x".to_owned()));
 }
 
 #[derive(Clone, Debug)]
@@ -439,7 +440,7 @@ fn a_host_that_claims_the_machine_of_another_is_its_rival() {
     let mut index = index(&[host("a", "first", &has(1, 9))]);
     let mut rivals = |host: &Sighting| {
         let (_, rivals) = index.take(host);
-        let names: Vec<String> = rivals.iter().map(|it| it.name().to_owned()).collect();
+        let names: Vec<String> = rivals.iter().map(|it| it.name.clone()).collect();
         index.remove(&host.metadata);
         names
     };
@@ -464,8 +465,8 @@ fn a_host_that_loses_an_address_and_claims_that_of_another_is_its_rival() {
     let boots = json!({"spec": {"bootMACAddress": numbered(1)}});
     let mut index = index(&[host("a", "first", &boots), host("a", "second", &has(3))]);
     let (change, rivals) = index.take(&host("a", "second", &has(1)));
-    assert_eq!(change, Change::Less(HostKey::new("a", "second")));
-    assert_eq!(rivals, [HostKey::new("a", "first")]);
+    assert_eq!(change, Change::Less(ObjectKey::new("a", "second")));
+    assert_eq!(rivals, [ObjectKey::new("a", "first")]);
 }
 
 fn numbered(mac: u8) -> String {

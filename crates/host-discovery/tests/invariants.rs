@@ -12,8 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api_types::name::is_name;
 use api_types::names::ferrite::{DISCOVERED_BY, NODE_ID};
+use controller_kit::engine::ObjectKey;
 use host_discovery::decide::decide;
-use host_discovery::index::{HostKey, Index};
+use host_discovery::index::Index;
 use host_discovery::machine::{Machine, Reading};
 use host_discovery::model::{Observed, Step};
 use host_discovery::reason::Reason;
@@ -66,7 +67,7 @@ struct World {
     nodes: BTreeMap<u8, NodeId>,
     next_node: u8,
     had_host: BTreeSet<NodeId>,
-    hosts: BTreeMap<HostKey, Sighting>,
+    hosts: BTreeMap<ObjectKey, Sighting>,
     resource: Resource,
     replicas: [Index; 2],
     /// Nodes whose remembered host a person deleted.
@@ -124,7 +125,7 @@ impl World {
                 Step::Create { name } => {
                     assert!(!self.refused.contains(&node), "{name} was made again");
                     assert!(!self.resource.spec.suspend);
-                    let key = HostKey::new("metal", &name);
+                    let key = ObjectKey::new("metal", &name);
                     let made = json!({
                         "metadata": {
                             "labels": {DISCOVERED_BY: "racks"},
@@ -166,7 +167,7 @@ impl World {
                 let name = format!("n{}", name / 2);
                 let spec = json!({"spec": {"bootMACAddress": mac(number, 1).to_string()}});
                 self.hosts
-                    .entry(HostKey::new("metal", &name))
+                    .entry(ObjectKey::new("metal", &name))
                     .or_insert_with(|| host("metal", &name, &spec));
             }
             Event::IsDeleted(place) => {

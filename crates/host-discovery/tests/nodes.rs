@@ -12,8 +12,9 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use controller_kit::engine::ObjectKey;
 use host_discovery::decide::decide;
-use host_discovery::index::{HostKey, Index};
+use host_discovery::index::Index;
 use host_discovery::inventory::{Facts, Port, Ports};
 use host_discovery::machine::{Machine, Reading};
 use host_discovery::model::{HostPlan, Observed, Strays, Unmarked};
@@ -321,7 +322,7 @@ fn what_ironic_does_not_say_of_one_machine_is_told_of_that_machine() {
 }
 
 fn had(number: u8) -> Unmarked {
-    Unmarked { node: node(number), host: HostKey::new("metal", &format!("n{number}")) }
+    Unmarked { node: node(number), host: ObjectKey::new("metal", &format!("n{number}")) }
 }
 
 #[test]
@@ -432,7 +433,7 @@ fn a_machine_whose_host_is_no_longer_the_only_one_is_not_settled_before_it_is_re
     known.list(1);
     assert_eq!(known.judge(), None, "it is settled");
     known.host("mine", mac(1, 0), None);
-    let disputed = HashSet::from([HostKey::new("metal", "n1")]);
+    let disputed = HashSet::from([ObjectKey::new("metal", "n1")]);
     known.nodes.unsettle(&disputed, Timestamp::UNIX_EPOCH, known.at);
     // Ironic may be away just then.
     for _ in 0..2 {
@@ -480,7 +481,7 @@ fn who_deletes_a_host_whose_mark_was_lost_meanwhile_does_not_get_it_back() {
     };
     list(&mut known, &marked);
     known.host_goes("n1");
-    let gone = HashSet::from([HostKey::new("metal", "n1")]);
+    let gone = HashSet::from([ObjectKey::new("metal", "n1")]);
     known.nodes.unsettle(&gone, Timestamp::UNIX_EPOCH, known.at);
     list(&mut known, &unmarked);
     assert!(known.nodes.machines()[0].had_host);

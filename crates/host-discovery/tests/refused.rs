@@ -9,8 +9,9 @@ mod world;
 
 use std::time::{Duration, Instant};
 
+use controller_kit::engine::ObjectKey;
 use host_discovery::decide::decide;
-use host_discovery::index::{HostKey, Index};
+use host_discovery::index::Index;
 use host_discovery::model::Observed;
 use host_discovery::reason::{Reason, Sort};
 use host_discovery::refusals::{Cause, Refusals};
@@ -30,7 +31,7 @@ type Why = fn(u8) -> Cause;
 
 /// The API server does not want the host of a machine.
 fn refused(number: u8) -> Cause {
-    Cause::Refused(HostKey::new("metal", &format!("n{number}")))
+    Cause::Refused(ObjectKey::new("metal", &format!("n{number}")))
 }
 
 /// Reasons for two machines of one name, the first of which could not be made a host, beside a third.
@@ -158,7 +159,7 @@ fn what_could_not_be_made_is_tried_again_after_all_others() {
 #[test]
 fn what_was_refused_under_another_name_or_in_another_namespace_is_tried_at_once() {
     let after = |namespace, name| {
-        let cause = Cause::Refused(HostKey::new(namespace, name));
+        let cause = Cause::Refused(ObjectKey::new(namespace, name));
         let mut refusals = Refusals::default();
         refusals.failed(node(1), cause, "no", Instant::now(), 0.0);
         let alone = machine(1);

@@ -10,8 +10,9 @@ mod world;
 use std::time::{Duration, Instant};
 
 use api_types::metal3::{BareMetalHostDiscoveryStatus, DiscoveryCounts, ListedHost};
+use controller_kit::engine::ObjectKey;
 use host_discovery::decide::decide;
-use host_discovery::index::{HostKey, Index};
+use host_discovery::index::Index;
 use host_discovery::model::{Observed, Reach, Report, Strays, Troubles};
 use host_discovery::nodes::Nodes;
 use host_discovery::reason::{Reason, advice};
@@ -56,7 +57,7 @@ fn a_resource_is_told_of_its_own_hosts_that_could_not_be_made() {
     let (machines, hosts) = ([machine(1), machine(2), machine(3)], Index::default());
     let mut refusals = Refusals::default();
     let (at, quota) = (Instant::now(), "metal/n: exceeded quota");
-    let refused = |name| Cause::Refused(HostKey::new("metal", name));
+    let refused = |name| Cause::Refused(ObjectKey::new("metal", name));
     refusals.failed(node(1), refused("n1"), quota, at, 0.0);
     refusals.failed(node(2), refused("n2"), quota, at, 0.0);
     refusals.failed(node(3), Cause::Unknown, "metal/n3: timed out", at, 0.0);

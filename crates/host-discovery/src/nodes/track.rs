@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use controller_kit::engine::ObjectKey;
 use ironic::Class;
 
 use crate::hardware::HardwareDetails;
-use crate::index::HostKey;
 use crate::machine::Machine;
 use crate::waits::{HANGS_AFTER, IRONIC_RETRY, REST_MAX};
 
@@ -69,7 +69,7 @@ pub(super) struct Settled {
     pub(super) order: u64,
     pub(super) round: u32,
     /// The host that it is; none if somebody registered it.
-    pub(super) host: Option<HostKey>,
+    pub(super) host: Option<ObjectKey>,
     /// Whether the node is to be marked as one that had it.
     pub(super) ours: bool,
     pub(super) had_host: bool,
