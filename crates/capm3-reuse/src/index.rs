@@ -98,36 +98,13 @@ pub struct Counts {
     pub excluded: usize,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     Free,
-    /// By its label.
-    Kept(String),
-    /// By the machine, and for whom it will be kept if that is decided.
-    Claimed(String, Option<String>),
+    Kept,
+    /// By a machine.
+    Claimed,
     Excluded,
-}
-
-impl Class {
-    fn of(host: &BareMetalHost) -> Self {
-        if let Some(machine) = host::consumer_machine(host) {
-            let next = reservation::pending(host).flatten().map(|owner| owner.label());
-            return Self::Claimed(machine.to_owned(), next);
-        }
-        match Kept::of(host) {
-            Some(kept) => Self::Kept(kept.label()),
-            None if host.spec.consumer_ref.is_none() && host::is_ready(host) => Self::Free,
-            None => Self::Excluded,
-        }
-    }
-
-    /// The label of the reservation that it counts for.
-    fn label(&self) -> Option<&str> {
-        match self {
-            Self::Kept(label) | Self::Claimed(_, Some(label)) => Some(label),
-            _ => None,
-        }
-    }
 }
 
 /// Under what a host is found. All that is kept stands first.
@@ -154,21 +131,40 @@ struct Entry {
 impl Entry {
     fn of(host: Arc<CachedHost>, watch_filter: Option<&str>) -> Self {
         let of_others = host::is_of_others(&host, watch_filter);
-        let class = match Class::of(&host) {
-            Class::Free if of_others => Class::Excluded,
-            class => class,
+        let is_nobodys = host.spec.consumer_ref.is_none();
+        let class = if host::consumer_machine(&host).is_some() {
+            Class::Claimed
+        } else if Kept::of(&host).is_some() {
+            Class::Kept
+        } else if is_nobodys && host::is_ready(&host) && !of_others {
+            Class::Free
+        } else {
+            Class::Excluded
         };
         Self { host, class, of_others }
     }
 
+    /// The machine that has it.
+    fn machine(&self) -> Option<&str> {
+        host::consumer_machine(&self.host)
+    }
+
+    /// For whom it is kept, or will be as soon as its machine has given it back.
+    fn kept(&self) -> Option<Kept> {
+        let pending = || self.machine().and(reservation::pending(&self.host)).flatten();
+        Kept::of(&self.host).or_else(|| pending().map(Kept::For))
+    }
+
+    /// The label of the reservation that it counts for.
+    fn label(&self) -> Option<String> {
+        self.kept().map(|kept| kept.label())
+    }
+
     fn marks(&self) -> impl Iterator<Item = Mark> {
-        let kept = self.class.label().map(|label| Mark::Kept(label.to_owned()));
-        let more = match &self.class {
-            Class::Claimed(machine, _) => Some(Mark::Claimed(machine.clone())),
-            Class::Kept(_) if self.host.spec.consumer_ref.is_none() => Some(Mark::Labelled),
-            Class::Free | Class::Kept(_) | Class::Excluded => None,
-        };
-        kept.into_iter().chain(more)
+        let is_labelled = self.class == Class::Kept && self.host.spec.consumer_ref.is_none();
+        let machine = self.machine().map(|it| Mark::Claimed(it.to_owned()));
+        let all = [self.label().map(Mark::Kept), is_labelled.then_some(Mark::Labelled), machine];
+        all.into_iter().flatten()
     }
 
     /// Whether it could be claimed now by whom it is free or kept for.
@@ -222,32 +218,24 @@ impl Index {
         now: Instant,
     ) -> Vec<String> {
         let space = self.namespaces.entry(namespace.to_owned()).or_default();
-        let was_coming = space.entries.get(name).is_some_and(|it| host::is_on_its_way(&it.host));
         let before = space.remove(name);
         if let Some(host) = host {
             space.insert(name, Entry::of(host, self.watch_filter.as_deref()));
         }
-        let after = space.entries.get(name).map(|entry| &entry.class);
-        let mut concerned = BTreeSet::new();
-        for class in before.iter().chain(after) {
-            if let Class::Claimed(machine, _) = class {
-                concerned.insert(machine.clone());
-            }
-        }
-        let left = before.as_ref().and_then(Class::label).map(str::to_owned);
-        let comes = after
-            .and_then(Class::label)
-            .is_some_and(|it| !was_coming || left.as_deref() != Some(it));
+        let after = space.entries.get(name);
+        let machines = before.iter().chain(after).filter_map(Entry::machine);
+        let mut concerned: BTreeSet<String> = machines.map(str::to_owned).collect();
+        let (left, kept) = (before.as_ref().and_then(Entry::label), after.and_then(Entry::label));
+        let was_coming = before.is_some_and(|it| host::is_on_its_way(&it.host));
+        let comes = !was_coming || left != kept;
         // What was seen of it now counts, not what was expected of it.
         if !space.is_ready(name) {
             space.holds.remove(name);
         }
         concerned.extend(space.offer(name, None, now));
-        if let Some(label) = left {
-            concerned.extend(space.let_down(&label, now));
-        }
-        if comes {
-            concerned.extend(space.first_to_wait_for(name, now));
+        for label in left.into_iter().chain(kept).collect::<BTreeSet<_>>() {
+            let comes = |wish: &Wish| comes && space.comes_for(name, wish);
+            concerned.extend(space.misled(&label, now, comes));
         }
         concerned.into_iter().collect()
     }
@@ -265,10 +253,7 @@ impl Index {
         let Some(space) = self.namespaces.get_mut(&wish.namespace) else {
             return Choice::default();
         };
-        let mut choice = Choice::default();
-        if let Some(owner) = &wish.owner {
-            space.look_at_kept(owner, wish, now, &mut choice);
-        }
+        let mut choice = space.choose_kept(wish, now);
         let free = space.pick_free(wish, chance, now);
         if free.is_none() {
             choice.too_long = space.too_long_for(wish);
@@ -308,7 +293,9 @@ impl Index {
             let behind = refused.then(|| (since, machine.to_owned()));
             offered.extend(space.offer(&name, behind.as_ref(), now));
         }
-        offered.extend(space.displaced_by(machine, now));
+        let waiter = space.since.get(machine);
+        let waiter = waiter.and_then(|it| space.waiters.get(&(*it, machine.to_owned())));
+        offered.extend(waiter.into_iter().flat_map(|it| space.concerned_by(it, now)));
         offered
     }
 
@@ -363,12 +350,11 @@ impl Index {
         now: Instant,
     ) -> Vec<String> {
         let Some(space) = self.namespaces.get_mut(namespace) else { return Vec::new() };
-        let waited_for = space.waits_for_kept(machine);
-        space.leave(machine);
+        let waiter = space.leave(machine);
         let mut concerned = self.settle(namespace, machine, since, None, now);
-        let space = self.namespaces.get(namespace);
-        let next = space.zip(waited_for).and_then(|(space, label)| space.next_to_wait(&label, now));
-        concerned.extend(next);
+        if let (Some(space), Some(waiter)) = (self.namespaces.get(namespace), waiter) {
+            concerned.extend(space.concerned_by(&waiter, now));
+        }
         concerned
     }
 
@@ -393,8 +379,8 @@ impl Index {
         for entry in self.namespaces.values().flat_map(|space| space.entries.values()) {
             match entry.class {
                 Class::Free => counts.free += 1,
-                Class::Kept(_) => counts.reserved += 1,
-                Class::Claimed(..) => counts.claimed += 1,
+                Class::Kept => counts.reserved += 1,
+                Class::Claimed => counts.claimed += 1,
                 Class::Excluded => counts.excluded += 1,
             }
         }
@@ -416,7 +402,7 @@ impl Namespace {
         self.entries.insert(name, entry);
     }
 
-    fn remove(&mut self, name: &str) -> Option<Class> {
+    fn remove(&mut self, name: &str) -> Option<Entry> {
         let (name, entry) = self.entries.remove_entry(name)?;
         for mark in entry.marks() {
             self.marked.remove(&(mark, name.clone()));
@@ -433,7 +419,7 @@ impl Namespace {
                 }
             }
         }
-        Some(entry.class)
+        Some(entry)
     }
 
     /// The hosts that are found under this.
@@ -452,18 +438,14 @@ impl Namespace {
         self.holds.get(host).is_some_and(|hold| hold.until > now && hold.machine != by_others_than)
     }
 
-    fn leave(&mut self, machine: &str) {
-        if let Some(since) = self.since.remove(machine) {
-            self.waiters.remove(&(since, machine.to_owned()));
-        }
+    fn leave(&mut self, machine: &str) -> Option<Waiter> {
+        let since = self.since.remove(machine)?;
+        self.waiters.remove(&(since, machine.to_owned()))
     }
 
     fn is_ready(&self, host: &str) -> bool {
-        self.entries.get(host).is_some_and(|entry| match entry.class {
-            Class::Free => true,
-            Class::Kept(_) => entry.is_ready(),
-            Class::Claimed(..) | Class::Excluded => false,
-        })
+        let is_offered = |it: &Entry| matches!(it.class, Class::Free | Class::Kept);
+        self.entries.get(host).is_some_and(|it| is_offered(it) && it.is_ready())
     }
 
     /// A host that is free but for a label that keeps it.

@@ -8,7 +8,7 @@ use api_types::metal3::CachedHost;
 
 use super::{Choice, Class, Mark, Namespace, Waiter, Wants, Wish, stands_in};
 use crate::host;
-use crate::reservation::{self, Kept, Owner};
+use crate::reservation::Owner;
 
 /// What a host that is or will be kept for its owner is to a machine.
 enum Prospect {
@@ -32,10 +32,9 @@ impl<'a> Turn<'a> {
     fn of(
         space: &'a Namespace,
         wish: &'a Wish,
-        owner: &Owner,
         before: impl Iterator<Item = &'a Wish>,
     ) -> Self {
-        let mut turn = Self { wish, coming: space.coming(wish, owner), before: 0 };
+        let mut turn = Self { wish, coming: space.coming(wish), before: 0 };
         for other in before {
             turn.count(other);
         }
@@ -73,16 +72,17 @@ impl<'a> Turn<'a> {
 }
 
 impl Namespace {
-    pub(super) fn look_at_kept(
-        &self,
-        owner: &Owner,
-        wish: &Wish,
-        now: Instant,
-        choice: &mut Choice,
-    ) {
+    /// Hosts that are or will be kept for the owner.
+    pub(super) fn kept_for(&self, wish: &Wish) -> impl Iterator<Item = &Arc<str>> {
+        wish.owner.iter().flat_map(|owner| self.marked(Mark::Kept(owner.label())))
+    }
+
+    /// What there is of those.
+    pub(super) fn choose_kept(&self, wish: &Wish, now: Instant) -> Choice {
+        let mut choice = Choice::default();
         let mut best: Option<&Arc<CachedHost>> = None;
-        for name in self.marked(Mark::Kept(owner.label())) {
-            match self.prospect(name, owner, wish) {
+        for name in self.kept_for(wish) {
+            match self.prospect(name, wish) {
                 Some((host, Prospect::Ready)) => {
                     if self.is_held(name, &wish.machine, now) {
                         continue;
@@ -105,19 +105,13 @@ impl Namespace {
         choice.kept = best.cloned();
         choice.behind =
             choice.kept.is_none() && choice.on_its_way.is_some() && !self.has_its_turn(wish, now);
+        choice
     }
 
-    fn prospect(
-        &self,
-        name: &str,
-        owner: &Owner,
-        wish: &Wish,
-    ) -> Option<(&Arc<CachedHost>, Prospect)> {
+    fn prospect(&self, name: &str, wish: &Wish) -> Option<(&Arc<CachedHost>, Prospect)> {
         let entry = self.entries.get(name)?;
         let host = &entry.host;
-        let next = || reservation::pending(host).flatten().map(Kept::For);
-        let kept = Kept::of(host).or_else(next)?;
-        if !kept.is_for(owner) {
+        if !entry.kept()?.is_for(wish.owner.as_ref()?) {
             return None;
         }
         let is_ready = entry.is_ready();
@@ -128,7 +122,7 @@ impl Namespace {
             Prospect::Unfit("is another instance's by its label cluster.x-k8s.io/watch-filter")
         } else if !wish.takes_name(name) {
             Prospect::Unfit("its name is too long for a provider ID")
-        } else if is_ready && matches!(entry.class, Class::Kept(_)) {
+        } else if is_ready && entry.class == Class::Kept {
             // The cache may not show yet why that one was given up. One that is seen to have a passing trouble is waited for.
             if wish.except.as_deref() == Some(name) {
                 return None;
@@ -148,20 +142,16 @@ impl Namespace {
     /// Whether more hosts that would do are on their way than machines of the same owner wait before this one: a host can
     /// only become one machine's.
     pub(super) fn has_its_turn(&self, wish: &Wish, now: Instant) -> bool {
-        let Some(owner) = &wish.owner else { return false };
         let served = self.served(now);
         let before = self.waiters.range(..(wish.since, wish.machine.clone()));
         let before = before.map(|(_, waiter)| &waiter.wish);
-        Turn::of(self, wish, owner, before.filter(|it| !served.contains(it.machine.as_str())))
-            .is_its()
+        Turn::of(self, wish, before.filter(|it| !served.contains(it.machine.as_str()))).is_its()
     }
 
-    fn coming(&self, wish: &Wish, owner: &Owner) -> Vec<&Arc<CachedHost>> {
-        let coming = self.marked(Mark::Kept(owner.label())).filter_map(|name| {
-            match self.prospect(name, owner, wish)? {
-                (host, Prospect::Coming) => Some(host),
-                _ => None,
-            }
+    fn coming(&self, wish: &Wish) -> Vec<&Arc<CachedHost>> {
+        let coming = self.kept_for(wish).filter_map(|name| match self.prospect(name, wish)? {
+            (host, Prospect::Coming) => Some(host),
+            _ => None,
         });
         coming.collect()
     }
@@ -177,13 +167,13 @@ impl Namespace {
         let (mut before, mut turns) = (Vec::<&Wish>::new(), Vec::<Turn<'a>>::new());
         self.waiters.values().filter_map(move |waiter| {
             let wish = &waiter.wish;
-            let owner = wish.owner.as_ref().filter(|it| it.label() == label)?;
-            if served.contains(wish.machine.as_str()) {
+            let is_of_it = wish.owner.as_ref().is_some_and(|owner| owner.label() == label);
+            if !is_of_it || served.contains(wish.machine.as_str()) {
                 return None;
             }
             let known = turns.iter().find(|it| it.is_for(wish)).map(Turn::is_its);
             let turn = known.unwrap_or_else(|| {
-                let turn = Turn::of(self, wish, owner, before.iter().copied());
+                let turn = Turn::of(self, wish, before.iter().copied());
                 let is_its = turn.is_its();
                 turns.push(turn);
                 is_its
@@ -196,61 +186,34 @@ impl Namespace {
         })
     }
 
-    /// Those who waited for a host that is kept under this label and are to wait for it no longer: none is left for them.
-    pub(super) fn let_down(&self, label: &str, now: Instant) -> HashSet<String> {
-        let late = self.in_order(label, now);
-        let late = late.filter(|(waiter, turn)| waiter.wants == Wants::Kept && !turn);
-        late.map(|(waiter, _)| waiter.wish.machine.clone()).collect()
-    }
-
-    /// The first who has its turn at a host that is on its way now and who does not wait for one yet: what it says of there
-    /// being none is not so any more.
-    pub(super) fn first_to_wait_for(&self, host: &str, now: Instant) -> Option<String> {
-        let label = self.entries.get(host)?.class.label()?;
-        let comes = |wish: &Wish| {
-            let prospect = wish.owner.as_ref().and_then(|owner| self.prospect(host, owner, wish));
-            matches!(prospect, Some((_, Prospect::Coming)))
-        };
-        self.first_in_turn(label, now, comes)
-    }
-
-    fn first_in_turn(
+    /// Those under a label who wait for what their turn does not say: who waits for a host that is on its way and others get,
+    /// and the first who could wait for one that `comes` for it and does not.
+    pub(super) fn misled(
         &self,
         label: &str,
         now: Instant,
         comes: impl Fn(&Wish) -> bool,
-    ) -> Option<String> {
-        let mut all = self.in_order(label, now);
-        let next = all.find(|(it, turn)| it.wants != Wants::Kept && *turn && comes(&it.wish));
-        next.map(|(waiter, _)| waiter.wish.machine.clone())
+    ) -> HashSet<String> {
+        let mut is_first = true;
+        let misled = self.in_order(label, now).filter(|(waiter, has_turn)| {
+            let waits = waiter.wants == Wants::Kept;
+            let is_next = is_first && *has_turn && !waits && comes(&waiter.wish);
+            is_first &= !is_next;
+            is_next || (waits && !has_turn)
+        });
+        misled.map(|(waiter, _)| waiter.wish.machine.clone()).collect()
     }
 
-    /// Under what label the host is or will be kept that a machine waits for.
-    pub(super) fn waits_for_kept(&self, machine: &str) -> Option<String> {
-        let since = self.since.get(machine)?;
-        let waiter = self.waiters.get(&(*since, machine.to_owned()))?;
-        let owner = waiter.wish.owner.as_ref().filter(|_| waiter.wants == Wants::Kept)?;
-        Some(owner.label())
+    /// Whether this host is on its way to who has this wish.
+    pub(super) fn comes_for(&self, host: &str, wish: &Wish) -> bool {
+        matches!(self.prospect(host, wish), Some((_, Prospect::Coming)))
     }
 
-    /// The first who has its turn at a host that is kept under this label and who does not wait for one yet.
-    pub(super) fn next_to_wait(&self, label: &str, now: Instant) -> Option<String> {
-        self.first_in_turn(label, now, |_| true)
-    }
-
-    /// Those whom a waiter's own wait concerns: who is left without a host to wait for, and who is next where several are on
-    /// their way.
-    pub(super) fn displaced_by(&self, machine: &str, now: Instant) -> HashSet<String> {
-        let since = self.since.get(machine);
-        let waiter = since.and_then(|it| self.waiters.get(&(*it, machine.to_owned())));
-        let Some((waiter, owner)) = waiter.and_then(|it| Some((it, it.wish.owner.as_ref()?)))
-        else {
-            return HashSet::new();
-        };
-        let mut concerned = self.let_down(&owner.label(), now);
-        if waiter.wants == Wants::Kept {
-            concerned.extend(self.next_to_wait(&owner.label(), now));
-        }
-        concerned
+    /// Those whom it concerns that a machine waits, or does no longer: who is left without a host to wait for, and who is next
+    /// where several are on their way.
+    pub(super) fn concerned_by(&self, waiter: &Waiter, now: Instant) -> HashSet<String> {
+        let label = waiter.wish.owner.as_ref().map(Owner::label);
+        let misled = label.map(|it| self.misled(&it, now, |_| waiter.wants == Wants::Kept));
+        misled.unwrap_or_default()
     }
 }

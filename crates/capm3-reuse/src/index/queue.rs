@@ -6,21 +6,18 @@ use std::time::Instant;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Class, Mark, Namespace, Waiter, Wants};
-use crate::reservation::Kept;
+use super::{Class, Namespace, Waiter, Wants};
 
 impl Namespace {
     /// Whether a host that is ready is what a waiter waits for.
     fn accepts(&self, waiter: &Waiter, name: &str, now: Instant) -> bool {
         let Some(entry) = self.entries.get(name) else { return false };
         let Waiter { wish, wants } = waiter;
-        let for_it = match &entry.class {
-            Class::Free => *wants == Wants::Any,
-            Class::Kept(_) => wish
-                .owner
-                .as_ref()
-                .is_some_and(|owner| Kept::of(&entry.host).is_some_and(|kept| kept.is_for(owner))),
-            Class::Claimed(..) | Class::Excluded => false,
+        let for_it = if entry.class == Class::Free {
+            *wants == Wants::Any
+        } else {
+            let both = entry.kept().zip(wish.owner.as_ref());
+            both.is_some_and(|(kept, owner)| kept.is_for(owner))
         };
         for_it
             // What is here about that one may be behind.
@@ -32,8 +29,7 @@ impl Namespace {
     }
 
     pub(super) fn first_for(&self, waiter: &Waiter, now: Instant) -> Option<Arc<str>> {
-        let owner = waiter.wish.owner.iter();
-        let mut kept = owner.flat_map(|owner| self.marked(Mark::Kept(owner.label())));
+        let mut kept = self.kept_for(&waiter.wish);
         if let Some(name) = kept.find(|name| self.accepts(waiter, name, now)) {
             return Some(name.clone());
         }
