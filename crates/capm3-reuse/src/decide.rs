@@ -247,7 +247,7 @@ fn unowned(case: &Case<'_>) -> Option<Decision> {
     match &case.seen.parent {
         Parent::Here(_) => None,
         Parent::None => Some(told(case, Reason::WaitingForOwner, text::UNOWNED)),
-        Parent::Missing(name) => {
+        Parent::Gone(name) => {
             Some(told(case, Reason::MachineMissing, &text::machine_missing(name)))
         }
     }

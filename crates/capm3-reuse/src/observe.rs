@@ -270,7 +270,7 @@ impl Scope<'_> {
         let Some(name) = owner_of_kind(&machine.metadata, "Machine") else { return Parent::None };
         match self.context.caches.parents.get(self.namespace, name) {
             Some(parent) => Parent::Here(Box::new((*parent).clone())),
-            None => Parent::Missing(name.to_owned()),
+            None => Parent::Gone(name.to_owned()),
         }
     }
 

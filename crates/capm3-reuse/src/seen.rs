@@ -7,6 +7,7 @@ use api_types::capi::{Cluster, Machine};
 use api_types::capm3::Metal3Machine;
 use api_types::metal3::BareMetalHost;
 use k8s_openapi::jiff::Timestamp;
+use kube::Resource;
 
 use crate::machine::up;
 use crate::reservation::Owner;
@@ -15,24 +16,38 @@ use crate::reservation::Owner;
 const SOON: Duration = Duration::from_secs(20);
 const LATE: Duration = Duration::from_secs(60);
 
-/// The Machine behind a `Metal3Machine`.
+/// An object that another one names.
 #[derive(Clone, Debug, Default)]
-pub enum Parent {
-    /// No Machine owns it.
+pub enum Named<T> {
+    /// None is named.
     #[default]
     None,
-    /// A Machine owns it and is not there.
-    Missing(String),
-    /// The Machine.
-    Here(Box<Machine>),
+    /// The one of this name is not there.
+    Gone(String),
+    /// The object.
+    Here(Box<T>),
 }
 
-impl Parent {
-    /// The Machine, if it is there.
-    pub fn here(&self) -> Option<&Machine> {
+/// The Machine that owns a `Metal3Machine`.
+pub type Parent = Named<Machine>;
+/// The host that a machine names, or that names the machine.
+pub type HostSeen = Named<BareMetalHost>;
+
+impl<T: Resource> Named<T> {
+    /// The object, if it is there.
+    pub fn here(&self) -> Option<&T> {
         match self {
-            Self::Here(machine) => Some(machine),
-            Self::None | Self::Missing(_) => None,
+            Self::Here(it) => Some(it),
+            Self::None | Self::Gone(_) => None,
+        }
+    }
+
+    /// Its name, if any is named.
+    pub fn name(&self) -> Option<String> {
+        match self {
+            Self::None => None,
+            Self::Gone(name) => Some(name.clone()),
+            Self::Here(it) => it.meta().name.clone(),
         }
     }
 }
@@ -49,37 +64,6 @@ pub enum Reuse {
     On,
     /// It cannot be decoded.
     Unreadable(String),
-}
-
-/// The host that a machine names.
-#[derive(Clone, Debug, Default)]
-pub enum HostSeen {
-    /// It names none and none names it.
-    #[default]
-    None,
-    /// It names one that is not there.
-    Gone(String),
-    /// The host.
-    Here(Box<BareMetalHost>),
-}
-
-impl HostSeen {
-    /// The host, if it is there.
-    pub fn here(&self) -> Option<&BareMetalHost> {
-        match self {
-            Self::Here(host) => Some(host),
-            Self::None | Self::Gone(_) => None,
-        }
-    }
-
-    /// Its name, if any is named.
-    pub fn name(&self) -> Option<String> {
-        match self {
-            Self::None => None,
-            Self::Gone(name) => Some(name.clone()),
-            Self::Here(host) => host.metadata.name.clone(),
-        }
-    }
 }
 
 /// Secrets that CAPM3 renders from a data template.

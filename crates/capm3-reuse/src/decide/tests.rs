@@ -272,7 +272,7 @@ fn a_refusal_writes_nothing_but_its_condition() {
         (|it| annotate(&mut it.machine, names::capi::PAUSED, ""), Reason::Paused),
         (|it| it.cluster.as_mut().unwrap().spec.paused = Some(true), Reason::Paused),
         (|it| it.parent = Parent::None, Reason::WaitingForOwner),
-        (|it| it.parent = Parent::Missing("m".to_owned()), Reason::MachineMissing),
+        (|it| it.parent = Parent::Gone("m".to_owned()), Reason::MachineMissing),
         (|it| it.cluster = None, Reason::ClusterMissing),
         (|it| it.reuse = Reuse::Unreadable("t".to_owned()), Reason::TemplateInvalid),
         (
@@ -339,7 +339,7 @@ fn a_wait_that_is_young_is_not_told_yet() {
 #[test]
 fn what_a_slower_watch_may_still_bring_is_not_missing_yet() {
     let changes: [fn(&mut MachineSeen); 2] =
-        [|it| it.parent = Parent::Missing("m".to_owned()), |it| it.cluster = None];
+        [|it| it.parent = Parent::Gone("m".to_owned()), |it| it.cluster = None];
     for change in changes {
         let mut seen = seen();
         change(&mut seen);

@@ -70,7 +70,7 @@ impl Scope<'_> {
             return Ok(Some(owner));
         }
         let live = match parent {
-            Parent::Missing(name) => self.live_parent(name).await?,
+            Parent::Gone(name) => self.live_parent(name).await?,
             Parent::Here(_) | Parent::None => None,
         };
         let metadata = parent.here().map(|it| &it.metadata).or(live.as_ref());

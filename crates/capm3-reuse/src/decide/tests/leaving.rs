@@ -181,7 +181,7 @@ fn a_machine_goes_when_its_host_is_another_s_or_gone_but_not_while_its_own_disks
     gone.host = HostSeen::Gone("h".to_owned());
     assert_eq!(kinds(&decided(&gone)), ["let go"]);
     // Deletion needs neither Machine nor Cluster.
-    gone.parent = Parent::Missing("m".to_owned());
+    gone.parent = Parent::Gone("m".to_owned());
     gone.cluster = None;
     assert_eq!(kinds(&decided(&gone)), ["let go"]);
     let mut others = leaving(having(&theirs));

@@ -67,7 +67,7 @@ fn a_node_is_looked_for_while_its_machine_is_up_and_has_none() {
     let changes: [Change; 11] = [
         found,
         |it| parent(it).metadata.deletion_timestamp = Some(Time(now())),
-        |it| it.parent = Parent::Missing("m".to_owned()),
+        |it| it.parent = Parent::Gone("m".to_owned()),
         |it| it.machine.metadata.deletion_timestamp = Some(Time(now())),
         |it| it.machine.status = None,
         |it| it.machine.spec.provider_id = Some("cloud://m".to_owned()),

@@ -503,7 +503,7 @@ fn a_machine_that_has_its_host_still_has_it_when_its_machine_or_cluster_is_missi
     type Change = fn(&mut MachineSeen);
     let changes: [(Change, Reason); 3] = [
         (|it| it.parent = Parent::None, Reason::WaitingForOwner),
-        (|it| it.parent = Parent::Missing("m".to_owned()), Reason::MachineMissing),
+        (|it| it.parent = Parent::Gone("m".to_owned()), Reason::MachineMissing),
         (|it| it.cluster = None, Reason::ClusterMissing),
     ];
     let ours = with(&host("h", "provisioned"), &consumer("m", "m-uid"));
