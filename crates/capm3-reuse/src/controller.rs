@@ -221,12 +221,12 @@ impl Controller for Context {
 
     async fn write(
         &self,
-        _: &Key,
+        key: &Key,
         seen: &Seen,
         write: Write,
         memory: &mut Memory,
     ) -> Result<Outcome, Error> {
-        write::write(self, seen, &write, memory).await
+        write::write(self, key, seen, &write, memory).await
     }
 }
 

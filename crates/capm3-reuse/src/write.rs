@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
-use api_types::capm3::{Metal3DataClaim, Metal3Machine};
+use api_types::capm3::{Metal3DataClaim, Metal3DataClaimSpec, Metal3Machine};
 use api_types::names;
 use api_types::names::ferrite::RESERVED_HOST_UID;
+use api_types::reference::ObjectRef;
 use controller_kit::api_error::{unless_gone, unless_superseded};
 use controller_kit::engine::{Error, Event, Next, ObjectKey, Outcome, Reason as _, asked};
 use controller_kit::events::shorten;
@@ -30,6 +31,7 @@ const MESSAGE: usize = 1024;
 /// Makes one write, and takes notice of what became of it.
 pub async fn write(
     context: &Context,
+    key: &Key,
     seen: &Seen,
     write: &Write,
     memory: &mut Memory,
@@ -44,7 +46,7 @@ pub async fn write(
         }
         _ => (None, None),
     };
-    let mut pass = Pass::new(context, seen, memory);
+    let mut pass = Pass { context, key, seen, memory, left: None, found: false };
     let done = pass.write(write).await;
     if let Some(host) = host {
         pass.memory.tried(host, before, done.as_ref().err(), Instant::now());
@@ -71,8 +73,8 @@ pub async fn write(
 /// One write of a pass.
 struct Pass<'a> {
     context: &'a Context,
+    key: &'a Key,
     seen: &'a Seen,
-    key: ObjectKey,
     memory: &'a mut Memory,
     /// The version of the key's object after it.
     left: Option<String>,
@@ -81,16 +83,6 @@ struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    fn new(context: &'a Context, seen: &'a Seen, memory: &'a mut Memory) -> Self {
-        let key = match &seen.observed {
-            Observed::Machine(it) => ObjectKey::of(&it.machine),
-            Observed::Kept(it) => ObjectKey::of(&it.host),
-            Observed::Left(it) => ObjectKey::of(&it.host),
-            Observed::Scaled(it) => it.key.object().clone(),
-        };
-        Self { context, seen, key, memory, left: None, found: false }
-    }
-
     /// What is known of the machine. Nothing that is decided about a host is about one.
     fn machine_seen(&self) -> Result<&'a MachineSeen, Error> {
         match &self.seen.observed {
@@ -110,36 +102,15 @@ impl<'a> Pass<'a> {
     }
 
     fn machine_key(&self) -> Key {
-        Key::Machine(self.key.clone())
+        Key::Machine(self.key.object().clone())
     }
 
-    fn host_key(&self, host: &str) -> Key {
-        let namespace = self.key.namespace.clone();
-        Key::Host(ObjectKey { namespace, name: host.to_owned() })
+    fn name(&self) -> &'a str {
+        &self.key.object().name
     }
 
-    /// The version of an object, as observed or as our last write left it.
-    fn version(&self, object: &Key) -> Option<String> {
-        self.seen.versions.with(|all| all.get(object).cloned())
-    }
-
-    /// Takes notice of the version that a write of ours left, or of that on which it was made in vain.
-    fn note<T: Resource>(
-        &mut self,
-        object: Key,
-        before: &str,
-        written: Result<T, Error>,
-    ) -> Result<(), Error> {
-        let now = Instant::now();
-        if matches!(written, Err(Error::Superseded)) {
-            self.memory.superseded(object.clone(), before, now);
-        }
-        let Some(version) = written?.meta().resource_version.clone() else { return Ok(()) };
-        let is_keys_own = matches!(object, Key::Machine(_)) || self.machine().is_err();
-        self.left = is_keys_own.then(|| version.clone());
-        self.memory.wrote(object.clone(), &version, now);
-        self.seen.versions.with(|all| all.insert(object, version));
-        Ok(())
+    fn namespace(&self) -> &'a str {
+        &self.key.object().namespace
     }
 
     /// What follows from a write that was made.
@@ -268,7 +239,7 @@ impl<'a> Pass<'a> {
                 let by = format!(
                     "{}/{}",
                     self.machine()?.uid().unwrap_or_default(),
-                    self.version(&self.machine_key()).unwrap_or_default()
+                    self.version(self.key).unwrap_or_default()
                 );
                 let metadata = json!({ "annotations": { names::ferrite::PASSED_OVER_BY: by } });
                 self.write_host(host, metadata, json!({})).await
@@ -282,10 +253,10 @@ impl<'a> Pass<'a> {
                 if let Some(mode) = cleaning {
                     spec.insert("automatedCleaningMode".to_owned(), json!(mode));
                 }
-                let pending = reservation::as_pending(verdict.as_ref(), &self.key.namespace);
+                let pending = reservation::as_pending(verdict.as_ref(), self.namespace());
                 let annotations = json!({
                     names::ferrite::PENDING_RESERVATION: pending,
-                    names::ferrite::PENDING_RESERVATION_OF: self.key.name,
+                    names::ferrite::PENDING_RESERVATION_OF: self.name(),
                     RESERVED_HOST_UID: uid,
                 });
                 let metadata = json!({ "annotations": annotations });
@@ -299,7 +270,7 @@ impl<'a> Pass<'a> {
                     names::capi::CLUSTER_NAME: null,
                     names::capm3::NODE_REUSE: keep_for.as_ref().map(Owner::label),
                 });
-                let consumer = keep_for.as_ref().map(|owner| owner.reference(&self.key.namespace));
+                let consumer = keep_for.as_ref().map(|owner| owner.reference(self.namespace()));
                 let mut consumer = json!(consumer);
                 if consumer.is_object() && consumer.get("uid").is_none() {
                     consumer["uid"] = Value::Null;
@@ -318,18 +289,14 @@ impl<'a> Pass<'a> {
 
     /// How many machines a deployment or a set is to have. By its version it is known how many it had.
     async fn scale(&mut self, replicas: i32) -> Result<(), Error> {
-        let Observed::Scaled(seen) = &self.seen.observed else {
-            return Err(Error::Superseded);
-        };
-        let key = &seen.key;
-        let kind = if matches!(key, Key::Set(_)) { "MachineSet" } else { "MachineDeployment" };
+        let kind = if matches!(self.key, Key::Set(_)) { "MachineSet" } else { "MachineDeployment" };
+        let scope = Scope { context: self.context, namespace: self.namespace() };
+        let (api, name) = (scope.untyped(names::capi::GROUP, kind), self.name());
         let patch = json!({ "spec": { "replicas": replicas } });
-        let (version, patch) = self.on_version(key, patch)?;
-        let scope = Scope { context: self.context, namespace: &self.key.namespace };
-        let (api, params) = (scope.untyped(names::capi::GROUP, kind), PatchParams::default());
-        let request = api.patch_scale(&self.key.name, &params, &patch);
-        let written = written("scale to hosts", request).await;
-        self.note(key.clone(), &version, written)
+        self.patch(self.key.clone(), "scale to hosts", patch, async |patch| {
+            api.patch_scale(name, &PatchParams::default(), patch).await
+        })
+        .await
     }
 
     /// The machine waits its turn, if it is known for what.
@@ -341,18 +308,38 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// A patch of an object, which insists on the version that was observed, or that our last write left. One that was not
-    /// observed has none to insist on: nothing must be written to it.
-    fn on_version(&self, object: &Key, mut patch: Value) -> Result<(String, Patch<Value>), Error> {
-        let version = self.version(object).ok_or(Error::Superseded)?;
+    /// The version of an object, as observed or as our last write left it.
+    fn version(&self, object: &Key) -> Option<String> {
+        self.seen.versions.with(|all| all.get(object).cloned())
+    }
+
+    /// Patches an object, which insists on that version. One that was not observed has none to insist on: nothing must be
+    /// written to it.
+    async fn patch<T: Resource>(
+        &mut self,
+        object: Key,
+        what: &'static str,
+        mut patch: Value,
+        send: impl AsyncFnOnce(&Patch<Value>) -> kube::Result<T>,
+    ) -> Result<(), Error> {
+        let version = self.version(&object).ok_or(Error::Superseded)?;
         patch["metadata"]["resourceVersion"] = json!(version);
-        Ok((version, Patch::Merge(patch)))
+        let written = written(what, send(&Patch::Merge(patch))).await;
+        let now = Instant::now();
+        if matches!(written, Err(Error::Superseded)) {
+            self.memory.superseded(object.clone(), &version, now);
+        }
+        let Some(left) = written?.meta().resource_version.clone() else { return Ok(()) };
+        self.left = (object == *self.key).then(|| left.clone());
+        self.memory.wrote(object.clone(), &left, now);
+        self.seen.versions.with(|all| all.insert(object, left));
+        Ok(())
     }
 
     /// Annotations of a machine that has this host, which CAPM3 reads as well.
     fn naming(&self, host: &str) -> Value {
         json!({
-            names::metal3::HOST: format!("{}/{host}", self.key.namespace),
+            names::metal3::HOST: format!("{}/{host}", self.namespace()),
             names::ferrite::INTENDS_HOST: null,
         })
     }
@@ -368,61 +355,52 @@ impl<'a> Pass<'a> {
     }
 
     async fn write_machine(&mut self, patch: Value) -> Result<(), Error> {
-        let (key, params) = (self.machine_key(), PatchParams::default());
-        let (version, patch) = self.on_version(&key, patch)?;
-        let machines: Api<Metal3Machine> = self.context.metal3(&self.key.namespace);
-        let request = machines.patch_metadata(&self.key.name, &params, &patch);
-        let written = written("patch a Metal3Machine", request).await;
-        self.note(key, &version, written)
+        let machines: Api<Metal3Machine> = self.context.metal3(self.namespace());
+        let name = self.name();
+        self.patch(self.machine_key(), "patch a Metal3Machine", patch, async |patch| {
+            machines.patch_metadata(name, &PatchParams::default(), patch).await
+        })
+        .await
     }
 
     async fn write_status(&mut self, status: &Value) -> Result<(), Error> {
-        let (key, params) = (self.machine_key(), PatchParams::default());
-        let (version, patch) = self.on_version(&key, json!({ "status": status }))?;
-        let machines: Api<Metal3Machine> = self.context.metal3(&self.key.namespace);
-        let request = machines.patch_status(&self.key.name, &params, &patch);
-        let written = written("patch the status of a Metal3Machine", request).await;
-        self.note(key, &version, written)
+        let machines: Api<Metal3Machine> = self.context.metal3(self.namespace());
+        let (name, patch) = (self.name(), json!({ "status": status }));
+        self.patch(self.machine_key(), "patch the status of a Metal3Machine", patch, async |patch| {
+            machines.patch_status(name, &PatchParams::default(), patch).await
+        })
+        .await
     }
 
     async fn write_host(&mut self, name: &str, metadata: Value, spec: Value) -> Result<(), Error> {
-        let (key, params) = (self.host_key(name), PatchParams::default());
+        let hosts = self.context.hosts(self.namespace());
         let patch = json!({ "metadata": metadata, "spec": spec });
-        let (version, patch) = self.on_version(&key, patch)?;
-        let hosts = self.context.hosts(&self.key.namespace);
-        let request = hosts.patch_metadata(name, &params, &patch);
-        let written = written("patch a BareMetalHost", request).await;
-        self.note(key, &version, written)
+        let key = ObjectKey { namespace: self.namespace().to_owned(), name: name.to_owned() };
+        self.patch(Key::Host(key), "patch a BareMetalHost", patch, async |patch| {
+            hosts.patch_metadata(name, &PatchParams::default(), patch).await
+        })
+        .await
     }
 
     async fn ask_for_data(&self) -> Result<(), Error> {
-        const WHAT: &str = "make a Metal3DataClaim";
         let (machine, version) = (self.machine()?, self.context.served.infrastructure);
-        let api_version = format!("{}/{}", names::capm3::GROUP, version.as_str());
-        let template = machine.spec.data_template.as_ref().and_then(|it| it.name.clone());
+        let template = ObjectRef {
+            name: machine.spec.data_template.as_ref().and_then(|it| it.name.clone()),
+            namespace: Some(self.namespace().to_owned()),
+            ..ObjectRef::default()
+        };
+        let spec = Metal3DataClaimSpec { template, ..Metal3DataClaimSpec::default() };
+        let mut claim = Metal3DataClaim::new(self.namespace(), self.name(), spec);
+        claim.api_version = Some(format!("{}/{version}", names::capm3::GROUP));
         // Whoever sees the machine, by whatever filter, is to see its claim.
-        let mut labels = json!({ names::capi::CLUSTER_NAME: self.cluster() });
-        if let Some(filter) = machine.label(names::capi::WATCH_FILTER) {
-            labels[names::capi::WATCH_FILTER] = json!(filter);
-        }
-        let claim = serde_json::from_value::<Metal3DataClaim>(json!({
-            "apiVersion": api_version,
-            "kind": "Metal3DataClaim",
-            "metadata": {
-                "name": self.key.name,
-                "namespace": self.key.namespace,
-                "labels": labels,
-                "ownerReferences": [machine.controller_owner_ref(&version)],
-            },
-            "spec": { "template": { "name": template, "namespace": self.key.namespace } },
-        }));
-        let claim = claim.map_err(|error| Error::Api {
-            what: WHAT,
-            source: Box::new(kube::Error::SerdeError(error)),
-        })?;
-        let claims: Api<Metal3DataClaim> = self.context.metal3(&self.key.namespace);
-        let params = PostParams::default();
-        match asked(WHAT, claims.create(&params, &claim)).await {
+        let filter = machine.label(names::capi::WATCH_FILTER);
+        let filter = filter.map(|it| (names::capi::WATCH_FILTER.to_owned(), it.to_owned()));
+        let cluster = (names::capi::CLUSTER_NAME.to_owned(), self.cluster().to_owned());
+        claim.metadata.labels = Some(filter.into_iter().chain([cluster]).collect());
+        claim.metadata.owner_references =
+            Some(machine.controller_owner_ref(&version).into_iter().collect());
+        let claims: Api<Metal3DataClaim> = self.context.metal3(self.namespace());
+        match asked("make a Metal3DataClaim", claims.create(&PostParams::default(), &claim)).await {
             // No version is asked for, so it can only be the name.
             Ok(_) | Err(Error::Superseded) => Ok(()),
             Err(error) => Err(error),
@@ -430,8 +408,8 @@ impl<'a> Pass<'a> {
     }
 
     async fn withdraw_data(&self) -> Result<(), Error> {
-        let claims: Api<Metal3DataClaim> = self.context.metal3(&self.key.namespace);
-        let name = &self.key.name;
+        let claims: Api<Metal3DataClaim> = self.context.metal3(self.namespace());
+        let name = self.name();
         let named = ListParams::default().fields(&format!("metadata.name={name}"));
         let listed = asked("read a Metal3DataClaim", claims.list_metadata(&named)).await?;
         let Some(claim) = listed.items.into_iter().next() else { return Ok(()) };
@@ -463,8 +441,8 @@ impl<'a> Pass<'a> {
         let request = place.nodes.patch_metadata(node, &params, &patch);
         written("patch a Node of the workload cluster", request).await?;
         tracing::info!(
-            object.namespace = self.key.namespace,
-            object.name = self.key.name,
+            object.namespace = self.namespace(),
+            object.name = self.name(),
             node.name = node,
             provider_id,
             "A Node got its provider ID"
@@ -520,11 +498,12 @@ mod tests {
         let context = nowhere(no_caches(), None);
         for (left, asks) in [(Duration::ZERO, false), (Duration::from_secs(60), true)] {
             let host = host("h", "available");
+            let key = Key::Host(ObjectKey::of(&host));
             let left_seen = LeftSeen { host, is_gone: true, of_others: false, paused: false };
             let observed = Observed::Left(Box::new(left_seen));
             let seen = Seen::of(observed, None, Instant::now() + left);
             let free = Write::Free { host: "h".to_owned(), why: Reason::OwnerGone };
-            let outcome = write(&context, &seen, &free, &mut Memory::default()).await;
+            let outcome = write(&context, &key, &seen, &free, &mut Memory::default()).await;
             assert_eq!(matches!(outcome, Err(Error::Superseded)), !asks, "{outcome:?}");
         }
     }
