@@ -15,8 +15,9 @@ use controller_kit::engine::links::Links;
 use controller_kit::engine::{Lookout, ObjectKey, Shared};
 use controller_kit::watch::Undecodable;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::DynamicResourceScope;
-use kube::runtime::reflector::{Lookup, ObjectRef, Store};
+use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Resource};
 
 use crate::index::Index;
@@ -83,7 +84,7 @@ pub struct Caches {
 #[derive(Clone)]
 pub struct Cache<K>
 where
-    K: Lookup<DynamicType: Eq + Hash + Clone> + Clone + 'static,
+    K: Resource<DynamicType: Eq + Hash + Clone> + Clone + 'static,
 {
     /// All of it.
     pub store: Store<K>,
@@ -92,7 +93,7 @@ where
 
 impl<K> Cache<K>
 where
-    K: Lookup<DynamicType: Eq + Hash + Clone> + Clone + 'static,
+    K: Resource<DynamicType: Eq + Hash + Clone> + Clone + 'static,
 {
     /// What is in this store.
     pub fn of(store: Store<K>, version: K::DynamicType) -> Self {
@@ -104,9 +105,16 @@ where
         self.store.get(&ObjectRef::new_with(name, self.version.clone()).within(namespace))
     }
 
+    /// An object for events, also one that is gone.
+    pub fn reference(&self, key: &ObjectKey) -> ObjectReference {
+        let found = self.get(&key.namespace, &key.name);
+        let version = &self.version;
+        found.map_or_else(|| key.reference::<K>(version), |it| it.object_ref(version))
+    }
+
     /// All of a namespace.
     pub fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = Arc<K>> + use<K> {
-        let is_here = |it: &K| it.namespace().as_deref() == Some(namespace);
+        let is_here = |it: &K| it.meta().namespace.as_deref() == Some(namespace);
         self.store.state_filter(is_here).into_iter()
     }
 }
@@ -175,8 +183,7 @@ pub(crate) mod tests {
     /// What a watch has shown.
     pub(crate) fn store<K>(seen: Vec<K>, version: K::DynamicType) -> Cache<K>
     where
-        K: Lookup + Clone + 'static,
-        K::DynamicType: Eq + Hash + Clone,
+        K: Resource<DynamicType: Eq + Hash + Clone> + Clone + 'static,
     {
         let mut writer = Writer::new(version.clone());
         for it in seen {

@@ -4,9 +4,6 @@ use std::convert::Infallible;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use api_types::capi::{Cluster, KubeadmControlPlane, Machine, MachineDeployment, MachineSet};
-use api_types::capm3::{Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate};
-use api_types::metal3::{BareMetalHost, CachedHost};
 use controller_kit::Kit;
 use controller_kit::backoff::Class as Retry;
 use controller_kit::engine::links::Links;
@@ -42,20 +39,17 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     let (core, infrastructure) = (served.core, served.infrastructure);
     let planes_in = served.control_plane.unwrap_or_default();
     let config = watcher::Config::default();
-    let hosts: Watched<CachedHost> = watch::namespaced(&kit, &config);
-    let metals: Watched<Metal3Machine> = watch::namespaced_in(&kit, &config, &infrastructure);
-    let templates: Watched<Metal3MachineTemplate> =
-        watch::namespaced_in(&kit, &config, &infrastructure);
-    let machines: Watched<Machine> = watch::namespaced_in(&kit, &config, &core);
-    let clusters: Watched<Cluster> = watch::namespaced_in(&kit, &config, &core);
-    let sets: Watched<MachineSet> = watch::namespaced_in(&kit, &config, &core);
-    let deployments: Watched<MachineDeployment> = watch::namespaced_in(&kit, &config, &core);
-    let planes: Option<Watched<KubeadmControlPlane>> =
+    let hosts = watch::namespaced(&kit, &config);
+    let metals = watch::namespaced_in(&kit, &config, &infrastructure);
+    let templates = watch::namespaced_in(&kit, &config, &infrastructure);
+    let machines = watch::namespaced_in(&kit, &config, &core);
+    let clusters = watch::namespaced_in(&kit, &config, &core);
+    let sets = watch::namespaced_in(&kit, &config, &core);
+    let deployments = watch::namespaced_in(&kit, &config, &core);
+    let planes =
         served.control_plane.map(|version| watch::namespaced_in(&kit, &config, &version));
-    let claims: Option<Watched<Metal3DataClaim>> =
-        served.data.then(|| watch::namespaced_in(&kit, &config, &infrastructure));
-    let data: Option<Watched<Metal3Data>> =
-        served.data.then(|| watch::namespaced_in(&kit, &config, &infrastructure));
+    let claims = served.data.then(|| watch::namespaced_in(&kit, &config, &infrastructure));
+    let data = served.data.then(|| watch::namespaced_in(&kit, &config, &infrastructure));
     let broken = [
         metals.undecodable,
         hosts.undecodable,
@@ -171,29 +165,11 @@ impl Controller for Context {
     }
 
     fn object(&self, key: &Key) -> ObjectReference {
-        let infrastructure = self.served.infrastructure;
         match key {
-            Key::Machine(key) => match self.machine(key) {
-                Some(machine) => machine.object_ref(&infrastructure),
-                None => key.reference::<Metal3Machine>(&infrastructure),
-            },
-            Key::Host(key) => match self.host(key) {
-                Some(host) => host.object_ref(&()),
-                None => key.reference::<BareMetalHost>(&()),
-            },
-            Key::Deployment(key) => {
-                let found = self.caches.deployments.get(&key.namespace, &key.name);
-                let core = &self.served.core;
-                found.map_or_else(
-                    || key.reference::<MachineDeployment>(core),
-                    |it| it.object_ref(core),
-                )
-            }
-            Key::Set(key) => {
-                let found = self.caches.sets.get(&key.namespace, &key.name);
-                let core = &self.served.core;
-                found.map_or_else(|| key.reference::<MachineSet>(core), |it| it.object_ref(core))
-            }
+            Key::Machine(key) => self.caches.machines.reference(key),
+            Key::Host(key) => self.caches.hosts.reference(key),
+            Key::Deployment(key) => self.caches.deployments.reference(key),
+            Key::Set(key) => self.caches.sets.reference(key),
         }
     }
 
