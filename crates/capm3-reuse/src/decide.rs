@@ -212,10 +212,15 @@ fn on_machine(reason: Reason, text: &str) -> Event {
     Event::new(reason.is_warning(), reason.as_str(), "Assign", text)
 }
 
-/// One write about a machine's host, which is an event.
-fn step(write: Write, reason: Reason, text: &str) -> Decision {
-    let events = vec![on_machine(reason, text)];
-    Decision { writes: vec![write], events, ..Decision::rest(reason) }
+/// One write, and the event that tells of it.
+fn step(write: Write, reason: Reason, event: Event) -> Decision {
+    Decision { writes: vec![write], events: vec![event], ..Decision::rest(reason) }
+}
+
+/// What somebody has to see to on a host: it does not go away, so it is told once an hour.
+fn complaint(reason: Reason, text: &str) -> Decision {
+    let events = vec![Event { hourly: Some(0), ..on_host(reason, text) }];
+    Decision { events, ..Decision::rest(reason) }
 }
 
 /// An event of a host.
@@ -237,10 +242,7 @@ fn paused(case: &Case<'_>) -> Option<Decision> {
     }
     let text = text::paused(case.machine.label(names::capi::WATCH_FILTER));
     let report = Report { paused: Some(Said::yes(Reason::Paused, &text)), ..Report::default() };
-    let writes: Vec<Write> =
-        status::patch(case.machine, &report, case.now).map(Write::Report).into_iter().collect();
-    let events = writes.iter().map(|_| on_machine(Reason::Paused, &text)).collect();
-    Some(Decision { writes, events, ..Decision::rest(Reason::Paused) })
+    Some(with_report(case.seen, case.now, Vec::new(), (Reason::Paused, &text), &report))
 }
 
 fn unowned(case: &Case<'_>) -> Option<Decision> {

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use api_types::metal3::BareMetalHost;
 use api_types::names;
-use controller_kit::engine::{Event, Next};
+use controller_kit::engine::Next;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::release::{is_cleared, unwiped};
-use super::{RESYNC, on_host};
+use super::{RESYNC, complaint, on_host, step};
 use crate::model::{Decision, KeptSeen, Write};
 use crate::reason::Reason;
 use crate::reservation::{Kept, Owner};
@@ -32,8 +32,7 @@ pub(super) fn left_to_capm3(seen: &KeptSeen, policy: &Policy) -> Option<Decision
     }
     // The host is free for nobody else until somebody acts.
     let text = text::kept_by_capm3(&seen.host.name_any());
-    let event = Event { hourly: Some(0), ..on_host(Reason::KeptByCapm3, &text) };
-    Some(Decision { events: vec![event], ..Decision::rest(Reason::KeptByCapm3) })
+    Some(complaint(Reason::KeptByCapm3, &text))
 }
 
 pub(super) fn owner_is_gone(seen: &KeptSeen, _: &Policy) -> Option<Decision> {
@@ -43,8 +42,7 @@ pub(super) fn owner_is_gone(seen: &KeptSeen, _: &Policy) -> Option<Decision> {
 pub(super) fn owner_is_unreadable(seen: &KeptSeen, _: &Policy) -> Option<Decision> {
     let why = seen.owner.as_ref()?.unreadable.as_ref()?;
     let text = text::stays_kept(&seen.host.name_any(), why);
-    let event = Event { hourly: Some(0), ..on_host(Reason::OwnerUnreadable, &text) };
-    Some(Decision { events: vec![event], ..Decision::rest(Reason::OwnerUnreadable) })
+    Some(complaint(Reason::OwnerUnreadable, &text))
 }
 
 pub(super) fn not_ours(seen: &KeptSeen, _: &Policy) -> Option<Decision> {
@@ -142,8 +140,7 @@ fn renew(seen: &KeptSeen, owner: &Owner) -> Decision {
     let text = text::moved_along(&host, owner);
     let (keep_for, uid) = (Some(owner.clone()), seen.host.metadata.uid.clone());
     let write = Write::Release { host, keep_for, uid, annotations: Vec::new() };
-    let (writes, events) = (vec![write], vec![on_host(Reason::Kept, &text)]);
-    Decision { writes, events, ..Decision::rest(Reason::Kept) }
+    step(write, Reason::Kept, on_host(Reason::Kept, &text))
 }
 
 /// The host is nobody's, as soon as nothing is on it. Before its operator has looked at it nothing is known of it.
@@ -157,6 +154,5 @@ fn free(seen: &KeptSeen, reason: Reason, why: &str) -> Decision {
     let host = seen.host.name_any();
     let unwiped = unwiped(seen.host.spec.automated_cleaning_mode.as_deref());
     let text = text::freed(&host, why, unwiped);
-    let writes = vec![Write::Free { host, why: reason }];
-    Decision { writes, events: vec![on_host(reason, &text)], ..Decision::rest(reason) }
+    step(Write::Free { host, why: reason }, reason, on_host(reason, &text))
 }

@@ -2,11 +2,11 @@
 //! or whoever is to have it next would wait for ever. Where nothing was decided a person has to.
 
 use api_types::metal3::{BareMetalHost, ProvisioningState};
-use controller_kit::engine::{Event, Next};
+use controller_kit::engine::Next;
 use kube::ResourceExt as _;
 
 use super::release::{annotations, given_back, is_cleared};
-use super::{RESYNC, on_host};
+use super::{RESYNC, complaint, on_host, step};
 use crate::model::{Decision, LeftSeen, Write};
 use crate::reason::Reason;
 use crate::{host, reservation, text};
@@ -31,9 +31,7 @@ pub(super) fn is_undecided(seen: &LeftSeen) -> Option<Decision> {
     }
     let machine = host::consumer_machine(&seen.host).unwrap_or_default();
     let text = text::consumer_missing(&seen.host.name_any(), machine);
-    let event = Event { hourly: Some(0), ..on_host(Reason::MachineMissing, &text) };
-    let (events, next) = (vec![event], Next::After(RESYNC));
-    Some(Decision { events, next, ..Decision::rest(Reason::MachineMissing) })
+    Some(Decision { next: Next::After(RESYNC), ..complaint(Reason::MachineMissing, &text) })
 }
 
 /// A host that names a machine which is gone, and on which stands for whom it is kept.
@@ -49,8 +47,7 @@ pub(super) fn give_back(seen: &LeftSeen) -> Option<Decision> {
     let text = text::given_back_for(&name, machine, verdict.as_ref(), wiped);
     let annotations = annotations(host, verdict.is_some());
     let write = Write::Release { host: name, keep_for: verdict, uid: None, annotations };
-    let (writes, events) = (vec![write], vec![on_host(reason, &text)]);
-    Some(Decision { writes, events, ..Decision::rest(reason) })
+    Some(step(write, reason, on_host(reason, &text)))
 }
 
 /// Whether nothing is on it any more. One that has lost its status registers as if nothing had ever been on it, and nobody is

@@ -104,7 +104,7 @@ pub(super) fn give_back(case: &Case<'_>) -> Option<Decision> {
     let is_clearing = *host.provisioning_state() == ProvisioningState::Deprovisioning;
     if let Some(owner) = verdict.as_ref().filter(|_| is_clearing) {
         let text = text::names_owner(&name, owner);
-        return Some(step(release(verdict), Reason::Reserved, &text));
+        return Some(step(release(verdict), Reason::Reserved, on_machine(Reason::Reserved, &text)));
     }
     Some(waits(seen, host, case.now))
 }
@@ -139,7 +139,7 @@ fn clear(
     let cleaning = cleaning.filter(|mode| Some(*mode) != before).cloned();
     let uid = host.metadata.uid.clone().filter(|_| verdict.is_some());
     let clear = Write::Clear { host: name, fields, switch_off, cleaning, verdict, uid };
-    step(clear, Reason::Releasing, &text)
+    step(clear, Reason::Releasing, on_machine(Reason::Releasing, &text))
 }
 
 /// It says so once, and again when that changes; what holds it up is an event, too.

@@ -2,6 +2,7 @@
 
 use controller_kit::engine::{Event, Next, Reason as _};
 
+use super::step;
 use crate::model::{Decision, ScaledSeen, Write};
 use crate::reason::Reason;
 use crate::reservation::fingerprint;
@@ -42,8 +43,7 @@ pub(super) fn follows(seen: &ScaledSeen, policy: &Policy) -> Decision {
         return Decision { next, ..Decision::rest(Reason::ScalingSoon) };
     }
     let text = text::scaled(seen.replicas, replicas, hosts);
-    let events = vec![Event::new(false, Reason::Scaled.as_str(), "Scale", &text)];
-    Decision { writes: vec![Write::Scale { replicas }], events, ..Decision::rest(Reason::Scaled) }
+    step(Write::Scale { replicas }, Reason::Scaled, on_workers(Reason::Scaled, &text))
 }
 
 /// How many replicas there are to be, if not as many as now. Up it goes by what the next machines would take now. Down it goes
@@ -62,7 +62,10 @@ pub(super) fn target(seen: &ScaledSeen) -> Option<i32> {
 
 /// Replicas are left as they are, which is told once for each cause.
 fn leaves(reason: Reason, text: &str) -> Decision {
-    let event = Event::new(reason.is_warning(), reason.as_str(), "Scale", text);
-    let events = vec![Event { hourly: Some(fingerprint(text)), ..event }];
+    let events = vec![Event { hourly: Some(fingerprint(text)), ..on_workers(reason, text) }];
     Decision { events, ..Decision::rest(reason) }
+}
+
+fn on_workers(reason: Reason, text: &str) -> Event {
+    Event::new(reason.is_warning(), reason.as_str(), "Scale", text)
 }

@@ -38,7 +38,7 @@ pub(super) fn adopt(case: &Case<'_>) -> Option<Decision> {
         return None;
     }
     let text = text::names_machine(&name);
-    let mut decision = step(name_host(host), Reason::HostAdopted, &text);
+    let mut decision = adopts(name_host(host), &text);
     // What was told of how it came to its host was told of another one. First, or the uid would not say that after a crash.
     if !is_same(machine, host) && was_associated(machine) {
         let associated = Some(Said::yes(Reason::HostAdopted, &text::host(&name)));
@@ -60,13 +60,7 @@ pub(super) fn claim_after_move(case: &Case<'_>) -> Option<Decision> {
     if Some(uid) == case.machine.metadata.uid.as_deref() {
         return None;
     }
-    let name = host.name_any();
-    let text = text::names_machine(&name);
-    Some(step(
-        Write::Claim { host: name, install: None, claimed: None },
-        Reason::HostAdopted,
-        &text,
-    ))
+    Some(claim_again(host, &text::names_machine(&host.name_any())))
 }
 
 pub(super) fn lift_pause(case: &Case<'_>) -> Option<Decision> {
@@ -75,7 +69,7 @@ pub(super) fn lift_pause(case: &Case<'_>) -> Option<Decision> {
     let is_capm3s = pause == Some(names::capm3::PAUSED_BY_CAPM3);
     let name = host.name_any();
     let text = text::lifts_pause(&name);
-    is_capm3s.then(|| step(Write::Unpause { host: name }, Reason::HostAdopted, &text))
+    is_capm3s.then(|| adopts(Write::Unpause { host: name }, &text))
 }
 
 /// A machine and its host know each other.
@@ -244,7 +238,9 @@ pub(super) fn lost(case: &Case<'_>) -> Option<Decision> {
             return Some(look_closer(Reason::HostLost));
         }
         return Some(match case.host().filter(|host| installs_for(case, host)) {
-            Some(host) if is_nobodys(host) => take_back(host),
+            Some(host) if is_nobodys(host) => {
+                claim_again(host, &text::takes_back(&host.name_any()))
+            }
             // It still has the host as far as it has not given it up: the image may go, or the reference come back.
             Some(host) => {
                 let text = text::still_installs(host);
@@ -273,10 +269,13 @@ fn is_nobodys(host: &BareMetalHost) -> bool {
     host.spec.consumer_ref.is_none() && host.metadata.deletion_timestamp.is_none()
 }
 
-fn take_back(host: &BareMetalHost) -> Decision {
-    let name = host.name_any();
-    let text = text::takes_back(&name);
-    step(Write::Claim { host: name, install: None, claimed: None }, Reason::HostAdopted, &text)
+/// The host is the machine's as far as it goes by its name, or is to be that again.
+fn claim_again(host: &BareMetalHost, text: &str) -> Decision {
+    adopts(Write::Claim { host: host.name_any(), install: None, claimed: None }, text)
+}
+
+fn adopts(write: Write, text: &str) -> Decision {
+    step(write, Reason::HostAdopted, on_machine(Reason::HostAdopted, text))
 }
 
 /// Every address of the host, and its names, each once.
