@@ -19,19 +19,16 @@ use crate::outline::{OfOwner, Outline};
 use crate::reservation::{Kept, label_of};
 
 impl Context {
-    fn wake_machines(&self, namespace: &str, names: impl IntoIterator<Item = String>) {
-        for name in names {
-            let key = ObjectKey { namespace: namespace.to_owned(), name };
-            self.lookout.enqueue(Key::Machine(key), Class::Normal);
+    fn wake(&self, keys: impl IntoIterator<Item = Key>) {
+        for key in keys {
+            let class = self.class(&key);
+            self.lookout.enqueue(key, class);
         }
     }
 
-    fn wake_hosts(&self, namespace: &str, names: impl IntoIterator<Item = String>) {
-        for name in names {
-            let key = ObjectKey { namespace: namespace.to_owned(), name };
-            let class = self.class_of_host(&key);
-            self.lookout.enqueue(Key::Host(key), class);
-        }
+    fn wake_machines(&self, namespace: &str, names: impl IntoIterator<Item = String>) {
+        let key = |name| Key::Machine(ObjectKey { namespace: namespace.to_owned(), name });
+        self.wake(names.into_iter().map(key));
     }
 
     /// How urgent a look at a host is. Whoever waits for one that was left waits until it is given back, and for the end of a
@@ -84,9 +81,7 @@ impl Context {
 
     /// Has those looked at whose replicas follow the hosts of a namespace.
     fn wake_scaled(&self, namespace: &str) {
-        for key in self.scaled_in(namespace) {
-            self.lookout.enqueue(key, Class::Background);
-        }
+        self.wake(self.scaled_in(namespace));
     }
 
     /// A `Metal3Machine` appeared, changed or went.
@@ -106,13 +101,10 @@ impl Context {
         // One that went without giving its host back left that to us.
         let hosts = self.index.with(|index| index.hosts_of(namespace, name));
         let left = hosts.into_iter().filter(|it| self.seems_left(it));
-        let left: Vec<String> = left.map(|it| it.name_any()).collect();
-        for name in &left {
-            // Or nobody would hear when it is left no longer.
-            let host = ObjectKey { namespace: namespace.clone(), name: name.clone() };
-            self.looked_at.with(|all| all.insert(Key::Host(host)));
-        }
-        self.wake_hosts(namespace, left);
+        let left: Vec<Key> = left.map(|it| Key::Host(ObjectKey::of(&**it))).collect();
+        // Or nobody would hear when it is left no longer.
+        self.looked_at.with(|all| all.extend(left.iter().cloned()));
+        self.wake(left);
         let Some(now) = now else {
             let offered = self
                 .index
@@ -231,7 +223,9 @@ impl Context {
 
     /// Has the hosts looked at that are kept under a label, or all that are kept.
     fn wake_kept(&self, namespace: &str, label: Option<&str>) {
-        self.wake_hosts(namespace, self.index.with(|index| index.kept(namespace, label)));
+        let key = |name| Key::Host(ObjectKey { namespace: namespace.to_owned(), name });
+        let kept = self.index.with(|index| index.kept(namespace, label));
+        self.wake(kept.into_iter().map(key));
     }
 }
 

@@ -40,24 +40,31 @@ impl Exclusion {
     }
 }
 
+/// All that keeps this host from being newly claimed, whatever its state.
+fn exclusions(host: &BareMetalHost) -> impl Iterator<Item = Exclusion> {
+    let all = [
+        (host.metadata.deletion_timestamp.is_some(), Exclusion::Deleting),
+        (error(host).is_some(), Exclusion::Failed),
+        (host.is_paused(), Exclusion::Paused),
+        (host.is_detached(), Exclusion::Detached),
+        (host.is_marked_unhealthy(), Exclusion::Unhealthy),
+    ];
+    all.into_iter().filter_map(|(is_so, why)| is_so.then_some(why))
+}
+
 /// Why this host is not newly claimed, whatever its state.
 pub fn exclusion(host: &BareMetalHost) -> Option<Exclusion> {
-    held_up(host).or_else(|| host.is_marked_unhealthy().then_some(Exclusion::Unhealthy))
+    exclusions(host).next()
 }
 
 /// The same, as far as it stops the operator as well: that a host is marked as unhealthy holds up nothing that is under way.
 pub fn held_up(host: &BareMetalHost) -> Option<Exclusion> {
-    if host.metadata.deletion_timestamp.is_some() {
-        Some(Exclusion::Deleting)
-    } else if error(host).is_some() {
-        Some(Exclusion::Failed)
-    } else if host.is_paused() {
-        Some(Exclusion::Paused)
-    } else if host.is_detached() {
-        Some(Exclusion::Detached)
-    } else {
-        None
-    }
+    exclusions(host).find(|it| *it != Exclusion::Unhealthy)
+}
+
+/// Whether `bmo-reboot` has paused it, which takes its own pause off a host that nobody has.
+pub fn is_paused_by_bmo_reboot(host: &BareMetalHost) -> bool {
+    host.annotation(names::metal3::PAUSED) == Some(names::ferrite::PAUSED_BY_BMO_REBOOT)
 }
 
 /// Whether another installation looks after it, by the host's own label. One without is anybody's.
@@ -96,41 +103,24 @@ pub fn is_ready(host: &BareMetalHost) -> bool {
         && !is_told_what_to_install(host)
 }
 
-/// Whether nothing comes of it without somebody's help. What failed a few times the operator tries again by itself, and
-/// `bmo-reboot` takes its own pause off a host that nobody has: who left such a host for another would leave its disks.
+/// Whether nothing comes of it without somebody's help. What failed a few times the operator tries again by itself, and a pause
+/// may pass: who left such a host for another would leave its disks.
 fn is_stuck(host: &BareMetalHost) -> bool {
     let failures = host.status.as_ref().map_or(0, |status| status.error_count);
-    let passes =
-        host.annotation(names::metal3::PAUSED) == Some(names::ferrite::PAUSED_BY_BMO_REBOOT);
-    host.metadata.deletion_timestamp.is_some()
-        || host.is_marked_unhealthy()
-        || host.is_detached()
-        || (host.is_paused() && !passes)
-        || (error(host).is_some() && failures > FAILURES)
+    exclusions(host).any(|it| match it {
+        Exclusion::Failed => failures > FAILURES,
+        Exclusion::Paused => !is_paused_by_bmo_reboot(host),
+        Exclusion::Deleting | Exclusion::Detached | Exclusion::Unhealthy => true,
+    })
 }
 
 /// Whether it will be ready without anybody's help. One that is told what to install will not.
 pub fn is_on_its_way(host: &BareMetalHost) -> bool {
-    use ProvisioningState::{
-        Available, Deprovisioning, Inspecting, MatchProfile, None, Preparing, Provisioned,
-        Provisioning, Ready, Registering,
-    };
+    use ProvisioningState::{Deleting, Other, PoweringOffBeforeDelete};
     // Provisioned and provisioning: its image was taken away and the operator has not noticed yet.
     !is_stuck(host)
-        && !is_told_what_to_install(host)
-        && matches!(
-            host.provisioning_state(),
-            Available
-                | Ready
-                | Deprovisioning
-                | Preparing
-                | Inspecting
-                | Registering
-                | MatchProfile
-                | None
-                | Provisioning
-                | Provisioned
-        )
+        && may_be_ready(host)
+        && !matches!(host.provisioning_state(), PoweringOffBeforeDelete | Deleting | Other(_))
 }
 
 /// Whether it is ready but for what may pass. Without credentials, or installed by others, it is none of those that come.

@@ -149,8 +149,7 @@ fn waits(seen: &MachineSeen, host: &BareMetalHost, now: Timestamp) -> Decision {
     let ready = Said::no(Reason::Deprovisioning, &message);
     let writes: Vec<Write> = reported(seen, Some(ready), now).into_iter().collect();
     // bmo-reboot ends its own pause as soon as nobody has the host.
-    let passes =
-        host.annotation(names::metal3::PAUSED) == Some(names::ferrite::PAUSED_BY_BMO_REBOOT);
+    let passes = host::is_paused_by_bmo_reboot(host);
     let is_trouble = held_up.is_some_and(|it| it != host::Exclusion::Paused || !passes);
     let is_news = is_trouble && !writes.is_empty();
     let events = is_news.then(|| on_machine(Reason::Deprovisioning, &message));
