@@ -17,9 +17,19 @@ use crate::status;
 /// What the CRD accepts as a provider ID, in bytes.
 pub const PROVIDER_ID: usize = 512;
 
+/// The host that it has written down that it gives up.
+pub fn given_up(machine: &Metal3Machine) -> Option<&str> {
+    machine.annotation(names::ferrite::GIVES_UP_HOST)
+}
+
+/// The host that it has or is going to take.
+pub fn intended(machine: &Metal3Machine) -> Option<&str> {
+    machine.host_name().filter(|_| given_up(machine).is_none())
+}
+
 /// Whether the machine was seen to have the host that it names.
 pub fn was_associated(machine: &Metal3Machine) -> bool {
-    machine.annotation(names::ferrite::GIVES_UP_HOST).is_none()
+    given_up(machine).is_none()
         && status::reported(machine, CONDITION_ASSOCIATED).is_some_and(Condition::is_true)
 }
 

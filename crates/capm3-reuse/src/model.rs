@@ -76,7 +76,7 @@ pub enum Write {
         /// The host.
         host: String,
         /// What to install.
-        install: Option<Install>,
+        install: Option<Map<String, Value>>,
         /// How the machine came to it; nothing where the host named the machine already.
         claimed: Option<Claimed>,
     },
@@ -84,8 +84,8 @@ pub enum Write {
     Install {
         /// The host.
         host: String,
-        /// What to install.
-        install: Install,
+        /// What to install, as fields of its spec. What the user left out is left out.
+        install: Map<String, Value>,
     },
     /// On the host: CAPM3's pause of a paused cluster is lifted.
     Unpause {
@@ -165,13 +165,6 @@ pub enum Write {
     },
     /// Nowhere: the machine waits its turn for a host.
     Wait(Wants),
-}
-
-/// What a host is told to install. What the user left out is left out.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Install {
-    /// Fields of the host's spec.
-    pub fields: Map<String, Value>,
 }
 
 /// A Node and the provider ID that it gets.

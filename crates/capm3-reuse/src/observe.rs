@@ -22,7 +22,9 @@ use crate::context::Context;
 use crate::decide::{decide, is_settled};
 use crate::host;
 use crate::index::Wish;
-use crate::machine::{created, host_name_bytes, is_held, was_associated, was_up};
+use crate::machine::{
+    created, given_up, host_name_bytes, intended, is_held, was_associated, was_up,
+};
 use crate::model::{HeldBack, KeptSeen, Key, MachineSeen, Memory, Observed, Seen, Write};
 use crate::outline::owner_of_kind;
 use crate::reservation;
@@ -290,8 +292,7 @@ impl Scope<'_> {
     }
 
     async fn look_for_host(&self, seen: &mut MachineSeen) -> Result<(), Error> {
-        let given_up = seen.machine.annotation(names::ferrite::GIVES_UP_HOST);
-        let named = seen.machine.host_name().filter(|_| given_up.is_none());
+        let named = intended(&seen.machine);
         let (intends, is_refused) = (named.is_some(), named == seen.refused.as_deref());
         if (!intends || is_refused)
             && let Some(wish) = wish(seen)
@@ -387,8 +388,7 @@ fn another_host(
 }
 
 fn host_name(machine: &Metal3Machine) -> Option<String> {
-    let given_up = machine.annotation(names::ferrite::GIVES_UP_HOST);
-    given_up.or_else(|| machine.host_name()).map(str::to_owned)
+    given_up(machine).or_else(|| machine.host_name()).map(str::to_owned)
 }
 
 /// Whether caches are not good enough: something is taken away, or a claim is neither made nor excluded.
@@ -455,8 +455,7 @@ pub fn wish(seen: &MachineSeen) -> Option<Wish> {
         selector: Selector::read(&selector).ok()?,
         failure_domain: domain.filter(|domain| !domain.is_empty()),
         owner: seen.keeps_for().cloned(),
-        except: machine
-            .annotation(names::ferrite::GIVES_UP_HOST)
+        except: given_up(machine)
             .or(machine.host_name().filter(|name| seen.refused.as_deref() == Some(*name)))
             .map(str::to_owned),
         // No name of an object is longer than this.

@@ -57,11 +57,6 @@ pub async fn changes(kit: &Kit, before: Served) -> String {
     served::changes(before, || look_at(&kit.client)).await
 }
 
-/// What is served now; the error says what is missing.
-pub async fn find(client: &Client) -> Result<Served, String> {
-    served::within_patience(look_at(client)).await
-}
-
 async fn look_at(client: &Client) -> Result<Served, String> {
     look(|version| served::resources(client, version)).await
 }

@@ -218,7 +218,7 @@ impl<'a> Pass<'a> {
                 for field in ["fieldPath", "resourceVersion"] {
                     consumer[field] = Value::Null;
                 }
-                let mut spec = install.as_ref().map(|it| it.fields.clone()).unwrap_or_default();
+                let mut spec = install.clone().unwrap_or_default();
                 spec.insert("consumerRef".to_owned(), consumer);
                 let labels = json!({
                     names::capi::CLUSTER_NAME: self.cluster(),
@@ -228,7 +228,7 @@ impl<'a> Pass<'a> {
                 self.write_host(host, metadata, Value::Object(spec)).await
             }
             Write::Install { host, install } => {
-                self.write_host(host, json!({}), Value::Object(install.fields.clone())).await
+                self.write_host(host, json!({}), Value::Object(install.clone())).await
             }
             Write::Unpause { host } => {
                 let metadata = json!({ "annotations": { names::metal3::PAUSED: null } });

@@ -8,13 +8,15 @@ use api_types::names;
 use controller_kit::engine::Next;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use super::entry::{self, Lack};
 use super::{Case, RESYNC, is_known, not_paused, reported, told, with_report};
 use crate::index::Wants;
-use crate::machine::{PROVIDER_ID, is_held, is_same, provider_id, was_associated};
-use crate::model::{Claimed, Decision, Install, MachineSeen, Write};
+use crate::machine::{
+    PROVIDER_ID, given_up, intended, is_held, is_same, provider_id, was_associated,
+};
+use crate::model::{Claimed, Decision, MachineSeen, Write};
 use crate::reason::Reason;
 use crate::reservation::{Kept, looks_claimable};
 use crate::seen::{Data, Reuse};
@@ -114,16 +116,6 @@ pub(super) fn finds_none(case: &Case<'_>) -> Decision {
     let selector = case.machine.spec.host_selector.as_ref();
     let text = text::none_free(selector, &unfit(case.seen), labelled);
     waits(case, Reason::NoHostAvailable, &text, Wants::Any)
-}
-
-/// The host that it has written down that it gives up.
-fn given_up(machine: &Metal3Machine) -> Option<&str> {
-    machine.annotation(names::ferrite::GIVES_UP_HOST)
-}
-
-/// The host that it is going to take.
-fn intended(machine: &Metal3Machine) -> Option<&str> {
-    machine.host_name().filter(|_| given_up(machine).is_none())
 }
 
 /// The very host that it names or gives up.
@@ -292,9 +284,9 @@ pub(super) fn install(
     parent: &Machine,
     data: &Data,
     host: &BareMetalHost,
-) -> Install {
+) -> Map<String, Value> {
     let mut fields = Map::new();
-    let mut put = |name: &str, value: serde_json::Value| fields.insert(name.to_owned(), value);
+    let mut put = |name: &str, value: Value| fields.insert(name.to_owned(), value);
     let spec = &machine.spec;
     let deploy = spec.custom_deploy.as_ref().filter(|deploy| !deploy.method.is_empty());
     if let Some(deploy) = deploy {
@@ -326,7 +318,7 @@ pub(super) fn install(
     if !host.spec.online {
         put("online", json!(true));
     }
-    Install { fields }
+    fields
 }
 
 /// The secrets of a machine by field: first boot, facts, network.

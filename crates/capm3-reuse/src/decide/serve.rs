@@ -15,8 +15,8 @@ use super::{
     CONDITION_ASSOCIATED, Case, RESYNC, after, entry, look_closer, node, not_paused, on_machine,
     reported, says, step, told, with_report,
 };
-use crate::machine::{is_held, is_same, provider_id, was_associated, was_up};
-use crate::model::{Decision, Install, MachineSeen, Write};
+use crate::machine::{intended, is_held, is_same, provider_id, was_associated, was_up};
+use crate::model::{Decision, MachineSeen, Write};
 use crate::reason::Reason;
 use crate::seen::{Data, HostSeen};
 use crate::status::{self, Report, Said};
@@ -31,8 +31,7 @@ pub(super) fn adopt(case: &Case<'_>) -> Option<Decision> {
     let (host, machine) = (case.own_host()?, case.machine);
     let name = host.name_any();
     let is_intent = machine.annotation(names::ferrite::INTENDS_HOST).is_some();
-    let knows = machine.host_name() == Some(&name)
-        && machine.annotation(names::ferrite::GIVES_UP_HOST).is_none()
+    let knows = intended(machine) == Some(&name)
         && (!is_intent || (case.seen.data == Data::NotWanted && has_no_id(machine)));
     if is_held(machine) && knows && is_same(machine, host) {
         return None;
@@ -98,7 +97,7 @@ pub(super) fn serve(case: &Case<'_>) -> Option<Decision> {
         if !comes_up && wanted.is_some() && *wanted != host.spec.automated_cleaning_mode {
             let fields =
                 [("automatedCleaningMode".to_owned(), json!(wanted))].into_iter().collect();
-            writes.push(Write::Install { host: name.clone(), install: Install { fields } });
+            writes.push(Write::Install { host: name.clone(), install: fields });
         }
     } else if let Some(lack) = entry::lack(seen, parent, cluster) {
         ready = Some(Said::no(lack.reason, &lack.text));

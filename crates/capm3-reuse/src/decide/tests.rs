@@ -364,7 +364,7 @@ fn the_choice_is_written_on_the_machine_before_the_host_is_claimed_with_all_that
         "userData": {"name": "boot", "namespace": "ns"},
         "online": true,
     });
-    assert_eq!(Value::Object(install.fields.clone()), told);
+    assert_eq!(Value::Object(install.clone()), told);
     assert!(!decision.news(), "a claim that nobody wondered about is no event");
 }
 
@@ -634,7 +634,7 @@ fn rendered_secrets_are_asked_for_awaited_and_written_with_the_image() {
     };
     let decision = decided(&seen);
     let Write::Install { install, .. } = &decision.writes[0] else { panic!("{decision:?}") };
-    assert_eq!(install.fields["metaData"]["name"], "meta");
-    assert_eq!(install.fields["networkData"]["name"], "net");
-    assert_eq!(install.fields["image"]["url"], "http://a/b");
+    assert_eq!(install["metaData"]["name"], "meta");
+    assert_eq!(install["networkData"]["name"], "net");
+    assert_eq!(install["image"]["url"], "http://a/b");
 }

@@ -25,7 +25,7 @@ use super::{Scope, cluster, template_name};
 use crate::host::is_of_others;
 use crate::machine::is_housed;
 use crate::model::{KeptSeen, Memory};
-use crate::outline::{OfOwner, named};
+use crate::outline::{OfOwner, named, owner_of_kind};
 use crate::reservation::{Kept, Owner};
 use crate::seen::{OwnerSeen, Parent, Reuse, Verdict};
 use crate::selector::{Labels, Selector};
@@ -268,14 +268,8 @@ impl Scope<'_> {
         self.context.caches.templates.get(self.namespace, template.name.as_deref()?)
     }
 
-    /// The metadata of the owner of this kind and name, which is empty if it cannot be read; nothing if there is none.
-    pub async fn owner_metadata(&self, owner: &Owner) -> Result<Option<ObjectMeta>, Error> {
-        let found = self.owner_by_name(owner).await?;
-        Ok(found.map(|it| it.metadata))
-    }
-
     /// The owner of this kind and name, whatever its uid.
-    async fn owner_by_name(&self, owner: &Owner) -> Result<Option<OfOwner>, Error> {
+    pub(super) async fn owner_by_name(&self, owner: &Owner) -> Result<Option<OfOwner>, Error> {
         if is_watched(owner) {
             return Ok(self.watched_owner(owner));
         }
@@ -397,8 +391,7 @@ fn owner_in(metadata: &ObjectMeta) -> Option<Owner> {
 
 /// The machine set that owns an object.
 fn set_in(metadata: &ObjectMeta) -> Option<&str> {
-    let mut owners = metadata.owner_references.iter().flatten();
-    owners.find(|it| it.kind == "MachineSet").map(|it| it.name.as_str())
+    owner_of_kind(metadata, "MachineSet")
 }
 
 /// The templates that say whether a host is kept, by name: each only where those before it are not there. An owner may be
@@ -489,11 +482,8 @@ fn not_served(owner: &Owner) -> Found {
 
 /// Whether discovery says that there is no such group. Any other failure says nothing.
 fn is_not_served(error: &kube::Error) -> bool {
-    match error {
-        kube::Error::Discovery(_) => true,
-        kube::Error::Api(status) => status.code == 404,
-        _ => false,
-    }
+    matches!(error, kube::Error::Discovery(_))
+        || matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
 /// Where owners name the template that their next machine is made from: a deployment, control planes in either contract,

@@ -80,7 +80,7 @@ fn an_image_beside_a_method_of_somebody_elses_is_written_as_well() {
         let Parent::Here(parent) = &seen.parent else { panic!("it has one") };
         let host = host("h", "available");
         let fields =
-            super::super::obtain::install(&seen.machine, parent, &Data::NotWanted, &host).fields;
+            super::super::obtain::install(&seen.machine, parent, &Data::NotWanted, &host);
         (fields.contains_key("customDeploy"), fields.contains_key("image"))
     };
     let image = json!({"url": "http://i/i", "checksum": "abc"});

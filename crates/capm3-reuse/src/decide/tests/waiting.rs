@@ -82,7 +82,7 @@ fn what_is_empty_is_not_told_to_a_host_and_what_an_image_left_behind_there_goes(
         "userData": {"name": "boot", "namespace": "ns"},
         "online": true,
     });
-    assert_eq!(Value::Object(install.fields.clone()), told);
+    assert_eq!(Value::Object(install.clone()), told);
 }
 
 #[test]
