@@ -105,10 +105,14 @@ where
         self.store.get(&ObjectRef::new_with(name, self.version.clone()).within(namespace))
     }
 
+    /// The same by its key.
+    pub fn at(&self, key: &ObjectKey) -> Option<Arc<K>> {
+        self.get(&key.namespace, &key.name)
+    }
+
     /// An object for events, also one that is gone.
     pub fn reference(&self, key: &ObjectKey) -> ObjectReference {
-        let found = self.get(&key.namespace, &key.name);
-        let version = &self.version;
+        let (found, version) = (self.at(key), &self.version);
         found.map_or_else(|| key.reference::<K>(version), |it| it.object_ref(version))
     }
 
@@ -128,16 +132,6 @@ impl Context {
     /// Whether an object is not left to another installation.
     pub fn is_ours(&self, metadata: &ObjectMeta) -> bool {
         is_watched(metadata, self.watch_filter())
-    }
-
-    /// A machine as it was last seen.
-    pub fn machine(&self, key: &ObjectKey) -> Option<Arc<Metal3Machine>> {
-        self.caches.machines.get(&key.namespace, &key.name)
-    }
-
-    /// A host as it was last seen.
-    pub fn host(&self, key: &ObjectKey) -> Option<Arc<CachedHost>> {
-        self.caches.hosts.get(&key.namespace, &key.name)
     }
 
     /// A kind of Metal3's part of Cluster API in a namespace.

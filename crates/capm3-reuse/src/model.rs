@@ -472,11 +472,7 @@ impl MachineSeen {
             Data::Rendered { meta_data, network_data, .. } => {
                 [meta_data.is_some(), network_data.is_some()]
             }
-            Data::NotAskedFor
-            | Data::Awaited
-            | Data::Withdrawn(_)
-            | Data::Failed(_)
-            | Data::Unserved => [true; 2],
+            _ => [true; 2],
         };
         let spec = &self.machine.spec;
         let named = [("metaData", &spec.meta_data), ("networkData", &spec.network_data)];

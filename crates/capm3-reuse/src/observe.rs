@@ -67,7 +67,7 @@ pub async fn machine(
     key: &ObjectKey,
     memory: &mut Memory,
 ) -> Result<Option<Seen>, Error> {
-    let Some(machine) = context.machine(key) else { return Ok(None) };
+    let Some(machine) = context.caches.machines.at(key) else { return Ok(None) };
     if !context.is_ours(&machine.metadata) {
         return Ok(None);
     }
@@ -92,7 +92,7 @@ pub async fn host(
     key: &ObjectKey,
     memory: &mut Memory,
 ) -> Result<Option<Seen>, Error> {
-    let Some(host) = context.host(key) else { return Ok(None) };
+    let Some(host) = context.caches.hosts.at(key) else { return Ok(None) };
     let (until, version) = (Instant::now() + PASS_DEADLINE, host.metadata.resource_version.clone());
     memory.about(host.metadata.uid.as_deref().unwrap_or_default());
     let scope = Scope { context, namespace: &key.namespace };

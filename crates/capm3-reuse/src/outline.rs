@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fmt::Debug;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use api_types::ContractVersion;
 use api_types::capi::{self, Cluster, KubeadmControlPlane, Machine, OwnerStatus, ReplicasSpec};
@@ -18,7 +17,7 @@ use serde_json::Value;
 
 use crate::host;
 use crate::machine::is_housed;
-use crate::reservation::Owner;
+use crate::reservation::{Owner, fingerprint};
 use crate::served::Served;
 
 /// What the API server fills in where a deployment or control plane names no number.
@@ -164,9 +163,7 @@ pub struct Outline(u64);
 
 impl Outline {
     fn of(matters: impl Debug) -> Self {
-        let mut hasher = DefaultHasher::new();
-        format!("{matters:?}").hash(&mut hasher);
-        Self(hasher.finish())
+        Self(fingerprint(&format!("{matters:?}")))
     }
 
     /// All of a cluster that a decision depends on.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use api_types::capm3::{HostSelector, Requirement};
+use controller_kit::config::is_label_value;
 
 /// Labels of an object.
 pub type Labels = BTreeMap<String, String>;
@@ -114,28 +115,19 @@ fn rule(requirement: &Requirement) -> Result<Rule, String> {
     }
 }
 
-fn is_word(text: &str) -> bool {
-    let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let bytes = text.as_bytes();
-    text.len() <= 63
-        && ends(bytes.first())
-        && ends(bytes.last())
-        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
-}
-
 fn check_key(key: &str, place: &str) -> Result<(), String> {
     let (prefix, name) =
         key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
     let prefix_fits =
-        prefix.is_none_or(|prefix| prefix.len() <= 253 && prefix.split('.').all(is_word));
-    if is_word(name) && prefix_fits {
+        prefix.is_none_or(|prefix| prefix.len() <= 253 && prefix.split('.').all(is_label_value));
+    if is_label_value(name) && prefix_fits {
         return Ok(());
     }
     Err(format!("hostSelector.{place}: {key:?} is no label key"))
 }
 
 fn check_value(value: &str, key: &str) -> Result<(), String> {
-    if value.is_empty() || is_word(value) {
+    if value.is_empty() || is_label_value(value) {
         return Ok(());
     }
     Err(format!("hostSelector: {value:?} of {key:?} is no label value"))

@@ -4,6 +4,7 @@ use api_types::capm3::{HostSelector, Metal3Machine};
 use api_types::metal3::{BareMetalHost, ProvisioningState};
 use api_types::names;
 use api_types::names::metal3::NODE_UUID;
+use api_types::reference::ObjectRef;
 use kube::ResourceExt as _;
 
 use crate::host::{self, Exclusion};
@@ -247,28 +248,24 @@ pub(crate) fn loss(machine: &Metal3Machine, host: &HostSeen) -> String {
             "Host {name} was taken from this machine and is nobody's, and what was installed on it still runs: take its image off, or name this machine in its consumerRef again"
         ),
         None => format!("Host {name} was taken from this machine and is free"),
-        Some(other) => format!(
-            "Host {name} was taken from this machine: {} {} has it",
-            other.kind.as_deref().unwrap_or_default(),
-            other.name.as_deref().unwrap_or_default()
-        ),
+        Some(other) => {
+            format!("Host {name} was taken from this machine: {} has it", kind_and_name(other))
+        }
     }
+}
+
+/// As people call what a reference names.
+pub(crate) fn kind_and_name(it: &ObjectRef) -> String {
+    let (kind, name) = (it.kind.as_deref(), it.name.as_deref());
+    format!("{} {}", kind.unwrap_or_default(), name.unwrap_or_default())
 }
 
 /// A host that installs a machine which has it no longer.
 pub(crate) fn still_installs(host: &BareMetalHost) -> String {
     let name = host.name_any();
-    let other = host.spec.consumer_ref.as_ref();
-    let now = other.map_or_else(
+    let now = host.spec.consumer_ref.as_ref().map_or_else(
         || "is being deleted".to_owned(),
-        |it| {
-            let (kind, name) = (it.kind.as_deref(), it.name.as_deref());
-            format!(
-                "names {} {} as its consumer",
-                kind.unwrap_or_default(),
-                name.unwrap_or_default()
-            )
-        },
+        |it| format!("names {} as its consumer", kind_and_name(it)),
     );
     format!(
         "Host {name} {now} and is still told to install this machine. Remove spec.image, spec.customDeploy and spec.userData of the host, or delete the Machine"
@@ -360,20 +357,15 @@ pub(crate) fn clears(host: &str, kept: &str, wiped: &str) -> String {
     format!("Host {host} is being cleared; {kept}{wiped}")
 }
 
-pub(crate) fn given_back(host: &str, owner: Option<&Owner>, wiped: &str) -> String {
-    format!("Host {host} is given back; {}{wiped}", kept_for(owner))
-}
-
-pub(crate) fn given_back_for(
+/// Of which machine, if that is gone.
+pub(crate) fn given_back(
     host: &str,
-    machine: &str,
+    gone: Option<&str>,
     owner: Option<&Owner>,
     wiped: &str,
 ) -> String {
-    format!(
-        "Host {host} is given back for Metal3Machine {machine}, which is gone; {}{wiped}",
-        kept_for(owner)
-    )
+    let of = gone.map_or_else(String::new, |it| format!(" for Metal3Machine {it}, which is gone"));
+    format!("Host {host} is given back{of}; {}{wiped}", kept_for(owner))
 }
 
 pub(crate) fn consumer_missing(host: &str, machine: &str) -> String {

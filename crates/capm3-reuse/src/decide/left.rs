@@ -44,7 +44,7 @@ pub(super) fn give_back(seen: &LeftSeen) -> Option<Decision> {
     let name = host.name_any();
     let (reason, wiped) = given_back(host, verdict.as_ref());
     let machine = host::consumer_machine(host).unwrap_or_default();
-    let text = text::given_back_for(&name, machine, verdict.as_ref(), wiped);
+    let text = text::given_back(&name, Some(machine), verdict.as_ref(), wiped);
     let annotations = annotations(host, verdict.is_some());
     let write = Write::Release { host: name, keep_for: verdict, uid: None, annotations };
     Some(step(write, reason, on_host(reason, &text)))

@@ -15,7 +15,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::machine::up;
 use crate::model::{MachineSeen, Naming};
 use crate::reason::Reason;
-use crate::seen::{Node, NodeSeen, pace};
+use crate::seen::{NodeSeen, pace};
 use crate::status::{self, Said};
 use crate::text;
 
@@ -46,23 +46,24 @@ pub(super) fn about_node(seen: &MachineSeen, now: Timestamp) -> Found {
     let said = match &seen.node {
         NodeSeen::Unasked | NodeSeen::Later(_) => told,
         NodeSeen::Unanswered(why) => told.or_else(|| missing(&text::node_unknown(why))),
-        NodeSeen::Seen(nodes) => match choose(nodes, sought.provider_id) {
-            Choice::Named => None,
-            Choice::Nameless(node) => {
+        // Cluster API will find it.
+        NodeSeen::Seen(nodes) if nodes.iter().any(|it| it.provider_id == sought.provider_id) => {
+            None
+        }
+        NodeSeen::Seen(nodes) => match nodes.iter().filter(|it| it.lives).collect::<Vec<_>>()[..] {
+            [] => told
+                .filter(|it| it.reason != Reason::NodeMissing)
+                .or_else(|| missing(&text::node_missing(&sought))),
+            [one] if one.provider_id.is_empty() => {
                 naming = Some(Naming {
-                    node: node.name.clone(),
-                    version: node.version.clone(),
+                    node: one.name.clone(),
+                    version: one.version.clone(),
                     provider_id: sought.provider_id.to_owned(),
                 });
                 None
             }
-            Choice::None => told
-                .filter(|it| it.reason != Reason::NodeMissing)
-                .or_else(|| missing(&text::node_missing(&sought))),
-            Choice::Foreign(node) => {
-                Some(Said::yes(Reason::NodeForeign, &text::node_foreign(node, &sought)))
-            }
-            Choice::Several(one, other) => {
+            [one] => Some(Said::yes(Reason::NodeForeign, &text::node_foreign(one, &sought))),
+            [one, other, ..] => {
                 Some(Said::yes(Reason::NodeAmbiguous, &text::nodes_ambiguous(one, other, &sought)))
             }
         },
@@ -72,31 +73,4 @@ pub(super) fn about_node(seen: &MachineSeen, now: Timestamp) -> Found {
         _ => pace(&seen.machine, now),
     };
     Found { naming, said, again: Some(again) }
-}
-
-/// Which of the Nodes that have the label it is.
-enum Choice<'a> {
-    /// None.
-    None,
-    /// One says its ID already: Cluster API will find it.
-    Named,
-    /// This one, which says no ID.
-    Nameless(&'a Node),
-    /// This one, which says another ID.
-    Foreign(&'a Node),
-    /// More than one.
-    Several(&'a Node, &'a Node),
-}
-
-fn choose<'a>(nodes: &'a [Node], provider_id: &str) -> Choice<'a> {
-    if nodes.iter().any(|it| it.provider_id == provider_id) {
-        return Choice::Named;
-    }
-    let mut living = nodes.iter().filter(|it| it.lives);
-    match (living.next(), living.next()) {
-        (None, _) => Choice::None,
-        (Some(one), None) if one.provider_id.is_empty() => Choice::Nameless(one),
-        (Some(one), None) => Choice::Foreign(one),
-        (Some(one), Some(other)) => Choice::Several(one, other),
-    }
 }

@@ -51,8 +51,7 @@ pub(super) fn look_closer(case: &Case<'_>) -> Option<Decision> {
 /// Claims the host that it has named, if that is still to be had.
 pub(super) fn go_on(case: &Case<'_>) -> Option<Decision> {
     let name = intended(case.machine)?;
-    let host = named(case).filter(|host| fits(case, host) && !is_better_left(case.seen, host));
-    Some(match host {
+    Some(match still_wanted(case) {
         Some(host) => {
             let ours = [names::ferrite::INTENDS_HOST, names::ferrite::HOST_UID];
             let is_intent = ours.iter().all(|key| case.machine.annotation(key).is_some())
@@ -67,7 +66,7 @@ pub(super) fn go_on(case: &Case<'_>) -> Option<Decision> {
 }
 
 pub(super) fn take_after_all(case: &Case<'_>) -> Option<Decision> {
-    let host = named(case).filter(|host| fits(case, host) && !is_better_left(case.seen, host))?;
+    let host = still_wanted(case)?;
     take(case, host, vec![intend(host)])
 }
 
@@ -165,12 +164,13 @@ fn waits(case: &Case<'_>, reason: Reason, text: &str, wants: Wants) -> Decision 
     Decision { writes, next, ..decision }
 }
 
-/// Whether this machine may claim now the host that it names.
-fn fits(case: &Case<'_>, host: &BareMetalHost) -> bool {
-    suits(case, host) && looks_claimable(host)
+/// The host that it names or gives up, if it may claim that now and is not better off with another.
+fn still_wanted<'a>(case: &Case<'a>) -> Option<&'a BareMetalHost> {
+    let may_claim = |it: &&BareMetalHost| suits(case, it) && looks_claimable(it);
+    named(case).filter(may_claim).filter(|it| !is_better_left(case.seen, it))
 }
 
-/// The same whatever state the host is in.
+/// Whether this machine may have the host, whatever state that is in.
 fn suits(case: &Case<'_>, host: &BareMetalHost) -> bool {
     let may_have = match Kept::of(host) {
         None => !is_strict(case),

@@ -97,7 +97,8 @@ pub(super) fn give_back(case: &Case<'_>) -> Option<Decision> {
     };
     if cleared {
         let (reason, wiped) = given_back(host, verdict.as_ref());
-        let events = vec![on_machine(reason, &text::given_back(&name, verdict.as_ref(), wiped))];
+        let text = text::given_back(&name, None, verdict.as_ref(), wiped);
+        let events = vec![on_machine(reason, &text)];
         let decision = let_go(seen, vec![release(verdict)]);
         return Some(Decision { reason, events, ..decision });
     }

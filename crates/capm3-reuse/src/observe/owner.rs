@@ -30,6 +30,7 @@ use crate::reservation::{Kept, Owner};
 use crate::seen::{OwnerSeen, Parent, Reuse, Verdict};
 use crate::selector::{Labels, Selector};
 use crate::served::Served;
+use crate::text;
 
 const TEMPLATE_KIND: &str = "Metal3MachineTemplate";
 /// How long an answer about a machine's owner may take: longer than a webhook that converts it may.
@@ -507,9 +508,8 @@ fn without_template(owner: &Owner, named: Option<&ObjectRef>) -> Verdict {
     let is_known = is_watched(owner);
     match named {
         Some(named) if !is_template(named) => Verdict::Nobody(format!(
-            "{owner} points to {} {}: only a {TEMPLATE_KIND} says whether hosts are kept",
-            named.kind.as_deref().unwrap_or_default(),
-            named.name.as_deref().unwrap_or_default()
+            "{owner} points to {}: only a {TEMPLATE_KIND} says whether hosts are kept",
+            text::kind_and_name(named)
         )),
         None if !is_known => {
             // The first place is that of a deployment.
