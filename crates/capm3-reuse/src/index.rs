@@ -282,16 +282,17 @@ impl Index {
         now: Instant,
     ) -> Vec<String> {
         let Some(space) = self.namespaces.get_mut(namespace) else { return Vec::new() };
-        let of_it = space.holds.iter().filter(|(_, hold)| hold.machine == machine);
-        let names: Vec<Arc<str>> = of_it.map(|(name, _)| name.clone()).collect();
+        let is_left = |host: &Arc<str>, hold: &mut Hold| {
+            hold.machine == machine && Some(&**host) != taken
+        };
+        let left: Vec<_> = space.holds.extract_if(is_left).collect();
         let mut offered = Vec::new();
-        for name in names.into_iter().filter(|name| Some(&**name) != taken) {
-            let hold = space.holds.remove(&name);
+        for (host, hold) in left {
             // What it was offered and refused goes to those behind it: who was before has refused already. What it left
             // because it took another was never refused.
-            let refused = taken.is_none() && hold.is_some_and(|hold| hold.offered);
+            let refused = taken.is_none() && hold.offered;
             let behind = refused.then(|| (since, machine.to_owned()));
-            offered.extend(space.offer(&name, behind.as_ref(), now));
+            offered.extend(space.offer(&host, behind.as_ref(), now));
         }
         let waiter = space.since.get(machine);
         let waiter = waiter.and_then(|it| space.waiters.get(&(*it, machine.to_owned())));
@@ -304,10 +305,9 @@ impl Index {
     pub fn expire(&mut self, now: Instant) -> Vec<(String, String)> {
         let mut offered = Vec::new();
         for (namespace, space) in &mut self.namespaces {
-            let late = space.holds.iter().filter(|(_, hold)| hold.until <= now);
-            let late: Vec<Arc<str>> = late.map(|(name, _)| name.clone()).collect();
-            for name in late {
-                if let Some(hold) = space.holds.remove(&name).filter(|hold| hold.offered) {
+            let late: Vec<_> = space.holds.extract_if(|_, hold| hold.until <= now).collect();
+            for (name, hold) in late {
+                if hold.offered {
                     space.leave(&hold.machine);
                 }
                 offered.extend(space.offer(&name, None, now).map(|it| (namespace.clone(), it)));
@@ -489,22 +489,13 @@ impl Namespace {
 
     /// A free host with these labels, those of the selector among them, that the wish accepts, beginning anywhere.
     fn pick(&self, labels: &Labels, wish: &Wish, chance: u64, now: Instant) -> Option<Free> {
-        let having =
-            |key: &str, value: &str| self.free_with.get(&(key.to_owned(), value.to_owned()));
-        let size = |bags: &[&Bag<Arc<CachedHost>>]| bags.iter().map(|bag| bag.len()).sum::<usize>();
-        let mut fewest = vec![&self.free];
+        let mut fewest = &self.free;
         // The label that all in there have: reading it of a host again is a long way through memory.
         let mut known = None;
         for (key, value) in labels {
-            let bags = vec![having(key, value)?];
-            if size(&bags) <= size(&fewest) {
-                (fewest, known) = (bags, Some(key));
-            }
-        }
-        for (key, values) in wish.selector.one_of() {
-            let bags: Vec<_> = values.iter().filter_map(|value| having(key, value)).collect();
-            if size(&bags) < size(&fewest) {
-                (fewest, known) = (bags, None);
+            let having = self.free_with.get(&(key.clone(), value.clone()))?;
+            if having.len() <= fewest.len() {
+                (fewest, known) = (having, Some(key));
             }
         }
         let fits = |(name, host): &&Free| {
@@ -517,7 +508,7 @@ impl Namespace {
                 && wish.except.as_deref() != Some(name)
                 && !self.is_held(name, &wish.machine, now)
         };
-        fewest.into_iter().flat_map(|bag| bag.from(chance)).find(fits).cloned()
+        fewest.from(chance).find(fits).cloned()
     }
 }
 

@@ -24,8 +24,8 @@ enum Prospect {
 struct Turn<'a> {
     wish: &'a Wish,
     coming: Vec<&'a Arc<CachedHost>>,
-    /// How many machines of the same owner wait before who asks and would take one of them.
-    before: usize,
+    /// How many of them no machine of the same owner would take that waits before who asks.
+    left: usize,
 }
 
 impl<'a> Turn<'a> {
@@ -34,7 +34,8 @@ impl<'a> Turn<'a> {
         wish: &'a Wish,
         before: impl Iterator<Item = &'a Wish>,
     ) -> Self {
-        let mut turn = Self { wish, coming: space.coming(wish), before: 0 };
+        let coming = space.coming(wish);
+        let mut turn = Self { wish, left: coming.len(), coming };
         for other in before {
             turn.count(other);
         }
@@ -48,12 +49,12 @@ impl<'a> Turn<'a> {
         let takes = || self.wish.selector == other.selector || self.coming.iter().any(selects);
         // A turn that is over does not come again.
         if self.is_its() && self.is_of_owner(other) && takes() {
-            self.before += 1;
+            self.left -= 1;
         }
     }
 
     fn is_its(&self) -> bool {
-        self.before < self.coming.len()
+        self.left > 0
     }
 
     /// Whether the same hosts would do for this one. The owner's uid counts: a host that is kept for an owner of that name
