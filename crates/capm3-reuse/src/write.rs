@@ -6,8 +6,9 @@ use api_types::capm3::{Metal3DataClaim, Metal3DataClaimSpec, Metal3Machine};
 use api_types::names;
 use api_types::names::ferrite::RESERVED_HOST_UID;
 use api_types::reference::ObjectRef;
-use controller_kit::api_error::{unless_gone, unless_superseded};
-use controller_kit::engine::{Error, Event, Next, ObjectKey, Outcome, Reason as _, asked};
+use controller_kit::engine::{
+    Error, Event, Next, ObjectKey, Outcome, Reason as _, asked, found, written,
+};
 use controller_kit::events::shorten;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
@@ -425,8 +426,7 @@ impl<'a> Pass<'a> {
         }
         let uid = Preconditions { uid: claim.metadata.uid, ..Preconditions::default() };
         let params = DeleteParams { preconditions: Some(uid), ..DeleteParams::default() };
-        let request = async { unless_gone(claims.delete(name, &params).await) };
-        asked("delete a Metal3DataClaim", request).await.map(drop)
+        found("delete a Metal3DataClaim", claims.delete(name, &params)).await.map(drop)
     }
 
     /// Gives a Node of a workload cluster its provider ID. One that says another by now, and one made anew, has another version.
@@ -459,14 +459,6 @@ fn without_finalizer_of_capm3(claim: &ObjectMeta) -> Option<Patch<Value>> {
         all.iter().filter(|it| *it != names::capm3::MACHINE_FINALIZER).collect();
     let metadata = json!({ "resourceVersion": claim.resource_version, "finalizers": others });
     (others.len() < all.len()).then(|| Patch::Merge(json!({ "metadata": metadata })))
-}
-
-/// Waits for a write. Where the object changed, or is gone, it comes too late.
-async fn written<T>(
-    what: &'static str,
-    request: impl Future<Output = kube::Result<T>>,
-) -> Result<T, Error> {
-    asked(what, async { unless_superseded(request.await) }).await?.ok_or(Error::Superseded)
 }
 
 /// What is told of a reservation, or of a claim that was not made, is old where a host begins anew.

@@ -3,11 +3,11 @@
 use api_types::capi::{Cluster, ClusterSpec};
 use api_types::name::is_name;
 use api_types::names;
-use controller_kit::engine::Error;
+use controller_kit::engine::{Error, found};
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-use super::{Scope, found};
+use super::Scope;
 
 impl Scope<'_> {
     /// The cluster of this name; nothing if it is gone, or nobody says which it is. One that the cache does not have is read

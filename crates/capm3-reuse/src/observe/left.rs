@@ -5,11 +5,11 @@ use api_types::capm3::Metal3Machine;
 use api_types::metal3::BareMetalHost;
 use api_types::name::is_name;
 use api_types::names;
-use controller_kit::engine::Error;
+use controller_kit::engine::{Error, found};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, ResourceExt as _};
 
-use super::{Scope, found};
+use super::Scope;
 use crate::context::Context;
 use crate::host;
 use crate::model::LeftSeen;

@@ -102,6 +102,23 @@ pub async fn asked_within<T>(
     })
 }
 
+/// Asks for an object that may be gone.
+pub async fn found<T>(
+    what: &'static str,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<Option<T>, Error> {
+    asked(what, async { api_error::unless_gone(request.await) }).await
+}
+
+/// Waits for a write. Where the object changed, or is gone, it comes too late.
+pub async fn written<T>(
+    what: &'static str,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Error> {
+    let written = async { api_error::unless_superseded(request.await) };
+    asked(what, written).await?.ok_or(Error::Superseded)
+}
+
 #[cfg(test)]
 mod tests {
     use kube::core::Status;
