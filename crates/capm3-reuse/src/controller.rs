@@ -177,9 +177,7 @@ impl Controller for Context {
     fn told_on(&self, key: &Key, seen: Option<&Seen>) -> Vec<ObjectReference> {
         vec![match seen.map(|seen| &seen.observed) {
             Some(Observed::Machine(it)) => it.machine.object_ref(&self.served.infrastructure),
-            Some(Observed::Kept(it)) => it.host.object_ref(&()),
-            Some(Observed::Left(it)) => it.host.object_ref(&()),
-            Some(Observed::Scaled(_)) | None => self.object(key),
+            _ => self.object(key),
         }]
     }
 

@@ -19,7 +19,6 @@ use std::time::Duration;
 use api_types::capi::{self, Cluster, Machine};
 use api_types::capm3::Metal3Machine;
 use api_types::condition::Condition;
-use api_types::metal3::BareMetalHost;
 use api_types::names;
 use api_types::names::capi::CONDITION_READY;
 use api_types::names::capm3::CONDITION_ASSOCIATED;
@@ -192,16 +191,6 @@ impl<'a> Case<'a> {
         Some((self.seen.parent.here()?, self.seen.cluster.as_ref()?))
     }
 
-    /// The host that the machine names or gives up, or that names it.
-    fn host(&self) -> Option<&'a BareMetalHost> {
-        self.seen.host.here()
-    }
-
-    /// The same if the machine has it.
-    fn own_host(&self) -> Option<&'a BareMetalHost> {
-        self.seen.own_host()
-    }
-
     fn is_leaving(&self) -> bool {
         self.machine.metadata.deletion_timestamp.is_some()
     }
@@ -226,11 +215,6 @@ fn complaint(reason: Reason, text: &str) -> Decision {
 /// An event of a host.
 fn on_host(reason: Reason, text: &str) -> Event {
     Event::new(reason.is_warning(), reason.as_str(), "Keep", text)
-}
-
-/// Looks again after this time, if nothing happens before.
-fn after(wait: Option<Duration>) -> Next {
-    wait.map_or(Next::OnChange, Next::After)
 }
 
 /// Nothing is written but that it is so.

@@ -12,7 +12,7 @@ use api_types::name::is_name;
 use api_types::names;
 use controller_kit::api_error::unless_gone;
 use controller_kit::backoff;
-use controller_kit::engine::{Error, ObjectKey, asked};
+use controller_kit::engine::{Error, ObjectKey, asked, found};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -43,14 +43,6 @@ pub mod word;
 /// A pass is a few requests; one that takes longer hangs.
 pub const PASS_DEADLINE: Duration = Duration::from_secs(60);
 const TEMPLATE: &str = "Metal3MachineTemplate.infrastructure.cluster.x-k8s.io";
-
-/// Asks for an object that may be gone.
-async fn found<T>(
-    what: &'static str,
-    request: impl Future<Output = kube::Result<T>>,
-) -> Result<Option<T>, Error> {
-    asked(what, async { unless_gone(request.await) }).await
-}
 
 /// One namespace, in which all that belongs together stands, and what can be read there.
 #[derive(Clone, Copy)]
@@ -122,12 +114,10 @@ impl Scope<'_> {
         }
         let Some(live) = self.live_host(&host.name_any()).await? else { return Ok(None) };
         let Some(mut seen) = self.kept_seen(&live, memory).await? else { return Ok(None) };
-        let ends = decided(&seen).writes.iter().find_map(|it| match it {
-            Write::Free { why, .. } => Some(*why),
-            _ => None,
-        });
-        if let Some(why) = ends {
-            seen.doubted = !self.confirms(&seen.kept, why).await?;
+        for write in decided(&seen).writes {
+            if let Write::Free { why, .. } = write {
+                seen.doubted = !self.confirms(&seen.kept, why).await?;
+            }
         }
         Ok(Some(seen))
     }
@@ -276,19 +266,27 @@ impl Scope<'_> {
         }
     }
 
-    /// Whether the template that a machine was cloned from asks for reuse. A cache that does not have the template proves
-    /// nothing.
+    /// Whether the template that a machine was cloned from asks for reuse.
     async fn reuse(&self, machine: &Metal3Machine) -> Result<Reuse, Error> {
-        let Some(name) = template_name(machine) else { return Ok(Reuse::Off) };
+        match (self.cached_reuse(machine), template_name(machine)) {
+            // A cache that does not have the template proves nothing.
+            (Reuse::Unknown, Some(name)) => self.live_reuse(name).await,
+            (known, _) => Ok(known),
+        }
+    }
+
+    /// The same as far as the caches know.
+    fn cached_reuse(&self, machine: &Metal3Machine) -> Reuse {
+        let Some(name) = template_name(machine) else { return Reuse::Off };
         if let Some(broken) = self.context.caches.broken_templates.get(Some(self.namespace), name) {
             let why = format!("Metal3MachineTemplate {name} cannot be decoded: {}", broken.problem);
-            return Ok(Reuse::Unreadable(why));
+            return Reuse::Unreadable(why);
         }
-        if let Some(template) = self.context.caches.templates.get(self.namespace, name) {
-            let wanted = template.spec.node_reuse.unwrap_or(false);
-            return Ok(if wanted { Reuse::On } else { Reuse::Off });
+        match self.context.caches.templates.get(self.namespace, name) {
+            Some(it) if it.spec.node_reuse == Some(true) => Reuse::On,
+            Some(_) => Reuse::Off,
+            None => Reuse::Unknown,
         }
-        self.live_reuse(name).await
     }
 
     async fn look_for_host(&self, seen: &mut MachineSeen) -> Result<(), Error> {
@@ -447,12 +445,11 @@ fn may_have_a_host(seen: &MachineSeen) -> bool {
 pub fn wish(seen: &MachineSeen) -> Option<Wish> {
     let machine = &seen.machine;
     let Parent::Here(parent) = &seen.parent else { return None };
-    let selector = machine.spec.host_selector.clone().unwrap_or_default();
     let domain = parent.spec.failure_domain.clone().or(machine.spec.failure_domain.clone());
     Some(Wish {
         namespace: machine.namespace().unwrap_or_default(),
         machine: machine.name_any(),
-        selector: Selector::read(&selector).ok()?,
+        selector: Selector::of(machine.spec.host_selector.as_ref()).ok()?,
         failure_domain: domain.filter(|domain| !domain.is_empty()),
         owner: seen.keeps_for().cloned(),
         except: given_up(machine)

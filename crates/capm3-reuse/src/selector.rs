@@ -47,12 +47,9 @@ impl Selector {
         Ok(Self { equals, rules })
     }
 
-    /// Labels of which a host must have one of several values.
-    pub fn one_of(&self) -> impl Iterator<Item = (&str, &[String])> {
-        self.rules.iter().filter_map(|rule| match rule {
-            Rule::OneOf(key, values) => Some((key.as_str(), values.as_slice())),
-            _ => None,
-        })
+    /// The same where there may be none: then any host will do.
+    pub fn of(selector: Option<&HostSelector>) -> Result<Self, String> {
+        selector.map_or_else(|| Ok(Self::default()), Self::read)
     }
 
     /// Whether an object with these labels will do.

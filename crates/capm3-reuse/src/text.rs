@@ -69,14 +69,9 @@ pub(crate) fn bootstrap_secret_missing(name: &str) -> String {
     format!("Secret {name} with the bootstrap data is not there")
 }
 
-pub(crate) fn secret_missing(field: &str, name: &str) -> String {
-    format!("Secret {name}, which spec.{field} names, is not there: make it, or correct the name")
-}
-
-pub(crate) fn data_template_missing(name: &str) -> String {
-    format!(
-        "Metal3DataTemplate {name}, which spec.dataTemplate names, is not there: make it, or correct the name"
-    )
+/// An object that a field of the machine's spec names.
+pub(crate) fn missing(kind: &str, name: &str, field: &str) -> String {
+    format!("{kind} {name}, which spec.{field} names, is not there: make it, or correct the name")
 }
 
 pub(crate) fn no_url(url: &str) -> String {

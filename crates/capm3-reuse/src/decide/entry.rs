@@ -47,10 +47,10 @@ pub(super) fn lack(seen: &MachineSeen, parent: &Machine, cluster: &Cluster) -> O
     let (reason, text) = if seen.bootstrap_secret == Some(false) {
         (Reason::BootstrapSecretMissing, text::bootstrap_secret_missing(boot))
     } else if let Some((field, name)) = &seen.missing_secret {
-        (Reason::SecretMissing, text::secret_missing(field, name))
+        (Reason::SecretMissing, text::missing("Secret", name, field))
     } else {
         let name = seen.missing_template.as_ref()?;
-        (Reason::DataTemplateMissing, text::data_template_missing(name))
+        (Reason::DataTemplateMissing, text::missing("Metal3DataTemplate", name, "dataTemplate"))
     };
     Some(Lack { reason, text, again: Some(UNWATCHED) })
 }

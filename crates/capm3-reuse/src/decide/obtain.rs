@@ -2,7 +2,7 @@
 //! and then the host is claimed.
 
 use api_types::capi::Machine;
-use api_types::capm3::{HostSelector, Metal3Machine};
+use api_types::capm3::Metal3Machine;
 use api_types::metal3::BareMetalHost;
 use api_types::names;
 use controller_kit::engine::Next;
@@ -33,7 +33,7 @@ pub(super) fn lacks(case: &Case<'_>) -> Option<Decision> {
 }
 
 pub(super) fn selects_wrongly(case: &Case<'_>) -> Option<Decision> {
-    let why = Selector::read(&selector(case.machine)).err()?;
+    let why = Selector::of(case.machine.spec.host_selector.as_ref()).err()?;
     Some(told(case, Reason::SelectorInvalid, &why))
 }
 
@@ -119,11 +119,7 @@ pub(super) fn finds_none(case: &Case<'_>) -> Decision {
 
 /// The very host that it names or gives up.
 fn named<'a>(case: &Case<'a>) -> Option<&'a BareMetalHost> {
-    case.host().filter(|host| is_same(case.machine, host))
-}
-
-fn selector(machine: &Metal3Machine) -> HostSelector {
-    machine.spec.host_selector.clone().unwrap_or_default()
+    case.seen.host.here().filter(|host| is_same(case.machine, host))
 }
 
 /// What comes before another host: a claim of the one that was given up may still be on its way, and would succeed.
@@ -179,7 +175,7 @@ fn suits(case: &Case<'_>, host: &BareMetalHost) -> bool {
     may_have
         && !case.seen.host_of_others
         && provider_id(case.machine, &host.name_any()).len() <= PROVIDER_ID
-        && Selector::read(&selector(case.machine))
+        && Selector::of(case.machine.spec.host_selector.as_ref())
             .is_ok_and(|it| it.matches(host.metadata.labels.as_ref()))
 }
 

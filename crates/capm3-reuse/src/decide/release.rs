@@ -37,17 +37,17 @@ pub(super) fn look_closer(case: &Case<'_>) -> Option<Decision> {
 }
 
 pub(super) fn host_is_gone(case: &Case<'_>) -> Option<Decision> {
-    (case.is_leaving() && case.host().is_none()).then(|| let_go(case.seen, Vec::new()))
+    (case.is_leaving() && case.seen.host.here().is_none()).then(|| let_go(case.seen, Vec::new()))
 }
 
 pub(super) fn host_is_another(case: &Case<'_>) -> Option<Decision> {
-    let host = case.host().filter(|_| case.is_leaving())?;
+    let host = case.seen.host.here().filter(|_| case.is_leaving())?;
     (!is_same(case.machine, host)).then(|| let_go(case.seen, Vec::new()))
 }
 
 /// The host was taken from it. If it is being cleared for that, the machine waits.
 pub(super) fn host_was_taken(case: &Case<'_>) -> Option<Decision> {
-    let host = case.host().filter(|_| case.is_leaving() && was_associated(case.machine))?;
+    let host = case.seen.host.here().filter(|_| case.is_leaving() && was_associated(case.machine))?;
     Some(match host.provisioning_state() {
         ProvisioningState::Deprovisioning => waits(case.seen, host, case.now),
         _ => let_go(case.seen, Vec::new()),
@@ -56,14 +56,14 @@ pub(super) fn host_was_taken(case: &Case<'_>) -> Option<Decision> {
 
 /// It was never seen to have the host: a claim may still be on its way, and would succeed.
 pub(super) fn claim_may_come(case: &Case<'_>) -> Option<Decision> {
-    let host = case.host().filter(|_| case.is_leaving())?;
+    let host = case.seen.host.here().filter(|_| case.is_leaving())?;
     let first = reservation::looks_claimable(host).then(|| pass_over(case.seen, host));
     Some(let_go(case.seen, first.into_iter().collect()))
 }
 
 /// The host is still its own.
 pub(super) fn give_back(case: &Case<'_>) -> Option<Decision> {
-    let host = case.own_host().filter(|_| case.is_leaving())?;
+    let host = case.seen.own_host().filter(|_| case.is_leaving())?;
     let seen = case.seen;
     let name = host.name_any();
     if host.annotation(names::metal3::PAUSED) == Some(names::capm3::PAUSED_BY_CAPM3) {

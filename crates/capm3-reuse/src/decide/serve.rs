@@ -6,13 +6,13 @@ use api_types::capi::{Machine, MachineAddress};
 use api_types::capm3::Metal3Machine;
 use api_types::metal3::BareMetalHost;
 use api_types::names;
-use controller_kit::engine::Reason as _;
+use controller_kit::engine::{Next, Reason as _};
 use kube::ResourceExt as _;
 use serde_json::json;
 
 use super::obtain::{awaits_data, give_up, install, name_host, secrets};
 use super::{
-    CONDITION_ASSOCIATED, Case, RESYNC, after, entry, look_closer, node, not_paused, on_machine,
+    CONDITION_ASSOCIATED, Case, RESYNC, entry, look_closer, node, not_paused, on_machine,
     reported, says, step, told, with_report,
 };
 use crate::machine::{intended, is_held, is_same, provider_id, was_associated, was_up};
@@ -28,7 +28,7 @@ const ADDRESSES: usize = 32;
 /// The machine names the host, and has the finalizer, before anything else is done with it. Where nothing goes by that before the
 /// machine is up, the write that says so then names it, and until then the intent does.
 pub(super) fn adopt(case: &Case<'_>) -> Option<Decision> {
-    let (host, machine) = (case.own_host()?, case.machine);
+    let (host, machine) = (case.seen.own_host()?, case.machine);
     let name = host.name_any();
     let is_intent = machine.annotation(names::ferrite::INTENDS_HOST).is_some();
     let knows = intended(machine) == Some(&name)
@@ -54,7 +54,7 @@ fn has_no_id(machine: &Metal3Machine) -> bool {
 
 /// After a move to another cluster every uid is another.
 pub(super) fn claim_after_move(case: &Case<'_>) -> Option<Decision> {
-    let host = case.own_host()?;
+    let host = case.seen.own_host()?;
     let uid = host.spec.consumer_ref.as_ref()?.uid.as_deref().filter(|uid| !uid.is_empty())?;
     if Some(uid) == case.machine.metadata.uid.as_deref() {
         return None;
@@ -63,7 +63,7 @@ pub(super) fn claim_after_move(case: &Case<'_>) -> Option<Decision> {
 }
 
 pub(super) fn lift_pause(case: &Case<'_>) -> Option<Decision> {
-    let host = case.own_host()?;
+    let host = case.seen.own_host()?;
     let pause = host.annotation(names::metal3::PAUSED);
     let is_capm3s = pause == Some(names::capm3::PAUSED_BY_CAPM3);
     let name = host.name_any();
@@ -74,7 +74,7 @@ pub(super) fn lift_pause(case: &Case<'_>) -> Option<Decision> {
 /// A machine and its host know each other.
 pub(super) fn serve(case: &Case<'_>) -> Option<Decision> {
     let (seen, machine, now) = (case.seen, case.machine, case.now);
-    let (host, (parent, cluster)) = (case.own_host()?, case.parents()?);
+    let (host, (parent, cluster)) = (case.seen.own_host()?, case.parents()?);
     let name = host.name_any();
     let mut writes = Vec::new();
     let mut ready = None;
@@ -170,7 +170,7 @@ pub(super) fn serve(case: &Case<'_>) -> Option<Decision> {
         decision.events = vec![on_machine(reason, &text::is_back(&name, &text))];
     }
     decision.writes.extend(node.naming.map(Write::NameNode));
-    Some(Decision { next: after(again), ..decision })
+    Some(Decision { next: again.map_or(Next::OnChange, Next::After), ..decision })
 }
 
 /// Whether the machine is up, by its host.
@@ -236,7 +236,7 @@ pub(super) fn lost(case: &Case<'_>) -> Option<Decision> {
         if !seen.live {
             return Some(look_closer(Reason::HostLost));
         }
-        return Some(match case.host().filter(|host| installs_for(case, host)) {
+        return Some(match case.seen.host.here().filter(|host| installs_for(case, host)) {
             Some(host) if is_nobodys(host) => {
                 claim_again(host, &text::takes_back(&host.name_any()))
             }

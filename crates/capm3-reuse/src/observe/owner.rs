@@ -21,7 +21,7 @@ use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 
-use super::{Scope, cluster, template_name};
+use super::{Scope, cluster};
 use crate::host::is_of_others;
 use crate::machine::is_housed;
 use crate::model::{KeptSeen, Memory};
@@ -35,14 +35,6 @@ use crate::text;
 const TEMPLATE_KIND: &str = "Metal3MachineTemplate";
 /// How long an answer about a machine's owner may take: longer than a webhook that converts it may.
 pub(super) const PATIENCE: Duration = Duration::from_secs(40);
-
-/// Asks for an object that may be gone.
-async fn found<T>(
-    what: &'static str,
-    request: impl Future<Output = kube::Result<T>>,
-) -> Result<Option<T>, Error> {
-    asked_within(PATIENCE, what, async { unless_gone(request.await) }).await
-}
 
 impl Scope<'_> {
     /// Who owns the Machine of a `Metal3Machine`. Without the Machine its labels, which the `Metal3Machine` has too, say it.
@@ -81,7 +73,8 @@ impl Scope<'_> {
         }
         if let Some(set) = set_in(metadata).filter(|it| is_name(it)) {
             let sets = self.untyped(GROUP, "MachineSet");
-            if let Some(set) = found("get a MachineSet", sets.get(set)).await? {
+            let asked = async { unless_gone(sets.get(set).await) };
+            if let Some(set) = asked_within(PATIENCE, "get a MachineSet", asked).await? {
                 return Ok(owner_in(&set.metadata));
             }
         }
@@ -144,7 +137,8 @@ impl Scope<'_> {
     async fn live_template(&self, name: &str) -> Result<Option<DynamicObject>, Error> {
         let Some(name) = is_name(name).then_some(name) else { return Ok(None) };
         let templates = self.untyped(names::capm3::GROUP, TEMPLATE_KIND);
-        found("get a Metal3MachineTemplate", templates.get(name)).await
+        let asked = async { unless_gone(templates.get(name).await) };
+        asked_within(PATIENCE, "get a Metal3MachineTemplate", asked).await
     }
 
     /// What to change before an owner that is not watched can be read, if it cannot. An error says nothing of that.
@@ -295,18 +289,14 @@ impl Scope<'_> {
         let deployments = deployments.map(|it| OfOwner::of_workers(served, &it));
         let planes = caches.control_planes.iter().flat_map(|all| all.of_namespace(self.namespace));
         let planes = planes.map(|it| OfOwner::of_plane(served, &it));
-        let mut watched = deployments.chain(planes);
-        if let Some(found) = watched.find(|it| it.owner.label() == label) {
-            return Ok(Some(found));
-        }
         // One of another provider is found by its cluster.
         let clusters = caches.clusters.of_namespace(self.namespace);
-        let owners =
+        let others =
             clusters.filter_map(|it| Owner::from_reference(it.spec.control_plane_ref.as_ref()?));
-        let mut others =
-            owners.filter(|it| it.kind != "KubeadmControlPlane" && it.label() == label);
-        match others.next() {
-            Some(owner) => self.unwatched_owner(&Owner { uid: String::new(), ..owner }).await,
+        let watched = deployments.chain(planes).map(|it| it.owner);
+        let mut all = watched.chain(others.filter(|it| !is_watched(it)));
+        match all.find(|it| it.label() == label) {
+            Some(owner) => self.owner_by_name(&owner).await,
             None => Ok(None),
         }
     }
@@ -347,17 +337,10 @@ impl Scope<'_> {
             let name = it.spec.infrastructure_ref.name.as_deref().unwrap_or_default();
             let seen = caches.machines.get(self.namespace, name);
             // Of one that was not seen nothing is known.
-            seen.is_none_or(|it| may_come_for(host, &it) && self.may_ask_for_reuse(&it))
+            seen.is_none_or(|it| may_come_for(host, &it) && self.cached_reuse(&it) != Reuse::Off)
         };
         let without = machines.iter().filter(may_come).map(|it| it.name_any()).collect();
         (machines.len(), without)
-    }
-
-    /// Whether a machine may have a kept host, by the template that it was cloned from. One that is not seen may say so.
-    fn may_ask_for_reuse(&self, machine: &Metal3Machine) -> bool {
-        let Some(name) = template_name(machine) else { return false };
-        let template = self.context.caches.templates.get(self.namespace, name);
-        template.is_none_or(|it| it.spec.node_reuse.unwrap_or(false))
     }
 }
 
@@ -528,8 +511,7 @@ pub(super) fn is_template(reference: &ObjectRef) -> bool {
 
 /// Whether a host will do. What cannot be read may be corrected to anything.
 fn selects(selector: Option<&HostSelector>, host: &BareMetalHost) -> bool {
-    let read = selector.map_or_else(|| Ok(Selector::default()), Selector::read);
-    read.map_or(true, |it| it.matches(host.metadata.labels.as_ref()))
+    Selector::of(selector).map_or(true, |it| it.matches(host.metadata.labels.as_ref()))
 }
 
 /// Whether a machine has no host, or gives its own back, and would take this one.

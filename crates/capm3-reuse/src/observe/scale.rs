@@ -105,9 +105,9 @@ impl Scope<'_> {
         let name = named.and_then(|it| it.name.as_deref()).unwrap_or_default();
         let template = found.ok_or_else(|| text::scale_template_missing(name))?;
         let spec = &template.spec;
-        let selector = spec.template.spec.host_selector.clone().unwrap_or_default();
+        let selector = Selector::of(spec.template.spec.host_selector.as_ref())?;
         let is_strict = self.context.policy.strict_reuse && spec.node_reuse == Some(true);
-        Ok(Wanted { owner: workers.owner.clone(), selector: Selector::read(&selector)?, is_strict })
+        Ok(Wanted { owner: workers.owner.clone(), selector, is_strict })
     }
 
     /// Whether a host is one that these machines may have, as soon as it is ready.
