@@ -46,8 +46,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     let clusters = watch::namespaced_in(&kit, &config, &core);
     let sets = watch::namespaced_in(&kit, &config, &core);
     let deployments = watch::namespaced_in(&kit, &config, &core);
-    let planes =
-        served.control_plane.map(|version| watch::namespaced_in(&kit, &config, &version));
+    let planes = served.control_plane.map(|version| watch::namespaced_in(&kit, &config, &version));
     let claims = served.data.then(|| watch::namespaced_in(&kit, &config, &infrastructure));
     let data = served.data.then(|| watch::namespaced_in(&kit, &config, &infrastructure));
     let broken = [

@@ -282,9 +282,8 @@ impl Index {
         now: Instant,
     ) -> Vec<String> {
         let Some(space) = self.namespaces.get_mut(namespace) else { return Vec::new() };
-        let is_left = |host: &Arc<str>, hold: &mut Hold| {
-            hold.machine == machine && Some(&**host) != taken
-        };
+        let is_left =
+            |host: &Arc<str>, hold: &mut Hold| hold.machine == machine && Some(&**host) != taken;
         let left: Vec<_> = space.holds.extract_if(is_left).collect();
         let mut offered = Vec::new();
         for (host, hold) in left {

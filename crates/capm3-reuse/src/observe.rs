@@ -364,14 +364,12 @@ fn own_or_named(
 ) -> HostSeen {
     let here = |host: &CachedHost| HostSeen::Here(Box::new((**host).clone()));
     let is_its = |host: &Arc<CachedHost>| host::is_of(host, machine);
-    match named {
-        Some((Some(host), _)) if is_its(&host) => here(&host),
-        named => match (own.into_iter().find(is_its), named) {
-            (Some(own), _) => here(&own),
-            (None, Some((Some(host), _))) => here(&host),
-            (None, Some((None, name))) => HostSeen::Gone(name),
-            (None, None) => HostSeen::None,
-        },
+    match (named, own.into_iter().find(is_its)) {
+        (Some((Some(host), _)), _) if is_its(&host) => here(&host),
+        (_, Some(own)) => here(&own),
+        (Some((Some(host), _)), None) => here(&host),
+        (Some((None, name)), None) => HostSeen::Gone(name),
+        (None, None) => HostSeen::None,
     }
 }
 

@@ -87,11 +87,6 @@ impl OfOwner {
         Self { template, ..Self::of(owner, &it.metadata, it.spec.replicas, it.status.as_ref()) }
     }
 
-    /// All of it matters.
-    pub(crate) fn outline(&self) -> Outline {
-        Outline::of(self)
-    }
-
     /// An owner of which nothing is known: it is taken for one that may need its hosts.
     pub(crate) fn unknown(owner: &Owner, why: String) -> Self {
         let common = Self::of(owner.clone(), &ObjectMeta::default(), None, None);
@@ -162,7 +157,8 @@ pub(crate) fn named(group: &str, version: ContractVersion, kind: &str, meta: &Ob
 pub struct Outline(u64);
 
 impl Outline {
-    fn of(matters: impl Debug) -> Self {
+    /// Of what matters.
+    pub(crate) fn of(matters: impl Debug) -> Self {
         Self(fingerprint(&format!("{matters:?}")))
     }
 

@@ -367,9 +367,12 @@ impl<'a> Pass<'a> {
     async fn write_status(&mut self, status: &Value) -> Result<(), Error> {
         let machines: Api<Metal3Machine> = self.context.metal3(self.namespace());
         let (name, patch) = (self.name(), json!({ "status": status }));
-        self.patch(self.machine_key(), "patch the status of a Metal3Machine", patch, async |patch| {
-            machines.patch_status(name, &PatchParams::default(), patch).await
-        })
+        self.patch(
+            self.machine_key(),
+            "patch the status of a Metal3Machine",
+            patch,
+            async |patch| machines.patch_status(name, &PatchParams::default(), patch).await,
+        )
         .await
     }
 

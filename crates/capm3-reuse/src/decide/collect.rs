@@ -66,14 +66,13 @@ pub(super) fn owner_was_moved(seen: &KeptSeen, _: &Policy) -> Option<Decision> {
 
 pub(super) fn owner_goes(seen: &KeptSeen, _: &Policy) -> Option<Decision> {
     let owner = seen.owner.as_ref()?;
-    if owner.cluster_deleting {
-        return Some(free(seen, Reason::ClusterDeleting, text::CLUSTER_DELETING));
-    }
-    if owner.deleting {
-        return Some(free(seen, Reason::OwnerDeleting, text::OWNER_DELETING));
-    }
-    let is_off = owner.reuse == Some(false);
-    is_off.then(|| free(seen, Reason::ReuseOff, text::REUSE_OFF))
+    let ends = [
+        (owner.cluster_deleting, Reason::ClusterDeleting, text::CLUSTER_DELETING),
+        (owner.deleting, Reason::OwnerDeleting, text::OWNER_DELETING),
+        (owner.reuse == Some(false), Reason::ReuseOff, text::REUSE_OFF),
+    ];
+    let (_, reason, why) = ends.into_iter().find(|(is_so, ..)| *is_so)?;
+    Some(free(seen, reason, why))
 }
 
 pub(super) fn is_needed(seen: &KeptSeen, _: &Policy) -> Option<Decision> {

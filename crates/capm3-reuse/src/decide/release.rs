@@ -47,7 +47,8 @@ pub(super) fn host_is_another(case: &Case<'_>) -> Option<Decision> {
 
 /// The host was taken from it. If it is being cleared for that, the machine waits.
 pub(super) fn host_was_taken(case: &Case<'_>) -> Option<Decision> {
-    let host = case.seen.host.here().filter(|_| case.is_leaving() && was_associated(case.machine))?;
+    let host =
+        case.seen.host.here().filter(|_| case.is_leaving() && was_associated(case.machine))?;
     Some(match host.provisioning_state() {
         ProvisioningState::Deprovisioning => waits(case.seen, host, case.now),
         _ => let_go(case.seen, Vec::new()),

@@ -12,8 +12,8 @@ use serde_json::json;
 
 use super::obtain::{awaits_data, give_up, install, name_host, secrets};
 use super::{
-    CONDITION_ASSOCIATED, Case, RESYNC, entry, look_closer, node, not_paused, on_machine,
-    reported, says, step, told, with_report,
+    CONDITION_ASSOCIATED, Case, RESYNC, entry, look_closer, node, not_paused, on_machine, reported,
+    says, step, told, with_report,
 };
 use crate::machine::{intended, is_held, is_same, provider_id, was_associated, was_up};
 use crate::model::{Decision, MachineSeen, Write};

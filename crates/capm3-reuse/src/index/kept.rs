@@ -29,11 +29,7 @@ struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    fn of(
-        space: &'a Namespace,
-        wish: &'a Wish,
-        before: impl Iterator<Item = &'a Wish>,
-    ) -> Self {
+    fn of(space: &'a Namespace, wish: &'a Wish, before: impl Iterator<Item = &'a Wish>) -> Self {
         let coming = space.coming(wish);
         let mut turn = Self { wish, left: coming.len(), coming };
         for other in before {

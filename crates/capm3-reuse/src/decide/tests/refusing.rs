@@ -79,8 +79,7 @@ fn an_image_beside_a_method_of_somebody_elses_is_written_as_well() {
             method.map(|it| serde_json::from_value(json!({ "method": it })).unwrap());
         let Parent::Here(parent) = &seen.parent else { panic!("it has one") };
         let host = host("h", "available");
-        let fields =
-            super::super::obtain::install(&seen.machine, parent, &Data::NotWanted, &host);
+        let fields = super::super::obtain::install(&seen.machine, parent, &Data::NotWanted, &host);
         (fields.contains_key("customDeploy"), fields.contains_key("image"))
     };
     let image = json!({"url": "http://i/i", "checksum": "abc"});
