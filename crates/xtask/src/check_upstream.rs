@@ -11,6 +11,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use bench::crds::{Group, described, read_folder};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::ResourceExt;
 use serde_json::Value;
 
 /// Keywords that are about the reader, or are looked at field by field.
@@ -25,18 +26,15 @@ pub(crate) fn run(folder: &Path) -> anyhow::Result<()> {
     let mut wrong = Vec::new();
     for group in Group::ALL {
         for ours in described(group)? {
-            let name = ours.metadata.name.clone().unwrap_or_default();
+            let name = ours.name_any();
             kinds += 1;
-            match real.get(&name) {
-                None => wrong.push(format!("{name}: no file in {} has it", folder.display())),
-                Some(theirs) => {
-                    let report = compare(&ours, theirs)?;
-                    fields += report.fields;
-                    wrong.extend(
-                        report.differences.into_iter().map(|what| format!("{name}: {what}")),
-                    );
-                }
-            }
+            let Some(theirs) = real.get(&name) else {
+                wrong.push(format!("{name}: no file in {} has it", folder.display()));
+                continue;
+            };
+            let report = compare(&ours, theirs)?;
+            fields += report.fields;
+            wrong.extend(report.differences.iter().map(|what| format!("{name}: {what}")));
         }
     }
     for line in &wrong {
@@ -88,7 +86,7 @@ fn compare(
     let ours = serde_json::to_value(ours).context("our own CRD")?;
     let theirs = serde_json::to_value(theirs).context("the real CRD")?;
     // Labels carry the versions of Cluster API's contracts.
-    for (label, value) in ours["metadata"]["labels"].as_object().into_iter().flatten() {
+    for (label, value) in fields(&ours["metadata"]["labels"]) {
         report.same("metadata.labels", label, value, &theirs["metadata"]["labels"][label]);
     }
     let (ours, theirs) = (&ours["spec"], &theirs["spec"]);
@@ -97,27 +95,22 @@ fn compare(
         report.same("spec.names", name, &ours["names"][name], &theirs["names"][name]);
     }
     for names in ["shortNames", "categories"] {
-        for name in items(&ours["names"][names]) {
-            if !items(&theirs["names"][names]).contains(name) {
-                report.add("spec.names", format_args!("{names} lacks {name} there"));
-            }
+        for name in beyond(&ours["names"][names], &theirs["names"][names]) {
+            report.add("spec.names", format_args!("{names} lacks {name} there"));
         }
     }
     for version in items(&ours["versions"]) {
         let name = version["name"].as_str().unwrap_or_default();
-        match items(&theirs["versions"]).iter().find(|other| other["name"] == version["name"]) {
+        match of_name(&theirs["versions"], &version["name"]) {
             None => report.add(name, "the version is missing there"),
             Some(other) => compare_version(&mut report, name, version, other),
         }
     }
-    for other in items(&theirs["versions"]) {
-        if other["storage"] == true
-            && !items(&ours["versions"]).iter().any(|version| version["name"] == other["name"])
-        {
-            report.add(
-                "spec.versions",
-                format_args!("{} is stored there, and not described here", other["name"]),
-            );
+    for other in items(&theirs["versions"]).iter().filter(|it| it["storage"] == true) {
+        let name = &other["name"];
+        if of_name(&ours["versions"], name).is_none() {
+            let what = format_args!("{name} is stored there, and not described here");
+            report.add("spec.versions", what);
         }
     }
     Ok(report)
@@ -128,24 +121,16 @@ fn compare_version(report: &mut Report, name: &str, ours: &Value, theirs: &Value
         report.same(name, what, &ours[what], &theirs[what]);
     }
     for what in ["status", "scale"] {
-        report.same(
-            name,
-            &format!("subresource {what}"),
-            &ours["subresources"][what],
-            &theirs["subresources"][what],
-        );
+        let subresource = |version: &Value| version["subresources"][what].clone();
+        let shown = format!("subresource {what}");
+        report.same(name, &shown, &subresource(ours), &subresource(theirs));
     }
     for column in items(&ours["additionalPrinterColumns"]) {
-        let there = items(&theirs["additionalPrinterColumns"]);
-        let found = there.iter().find(|other| other["name"] == column["name"]);
+        let found = of_name(&theirs["additionalPrinterColumns"], &column["name"]);
+        let other = found.unwrap_or(&Value::Null);
         for part in ["type", "jsonPath"] {
             let what = format!("column {}'s {part}", column["name"]);
-            report.same(
-                name,
-                &what,
-                &column[part],
-                found.map_or(&Value::Null, |other| &other[part]),
-            );
+            report.same(name, &what, &column[part], &other[part]);
         }
     }
     let schema = |version: &Value| version["schema"]["openAPIV3Schema"].clone();
@@ -155,33 +140,22 @@ fn compare_version(report: &mut Report, name: &str, ours: &Value, theirs: &Value
 /// Compares one field and everything that is described below it.
 fn compare_field(report: &mut Report, path: &str, ours: &Value, theirs: &Value) {
     report.fields += 1;
-    let none = serde_json::Map::new();
-    let keywords = |schema: &Value| -> BTreeSet<String> {
-        schema
-            .as_object()
-            .unwrap_or(&none)
-            .keys()
-            .filter(|key| !NOT_COMPARED.contains(&key.as_str()))
-            .cloned()
-            .collect()
-    };
-    for keyword in keywords(ours).union(&keywords(theirs)) {
-        match keyword.as_str() {
+    let keywords = |schema| fields(schema).map(|(key, _)| key.as_str());
+    let keywords: BTreeSet<&str> = keywords(ours).chain(keywords(theirs)).collect();
+    for keyword in keywords.into_iter().filter(|it| !NOT_COMPARED.contains(it)) {
+        match keyword {
             "required" => compare_required(report, path, ours, theirs),
             "enum" => compare_enum(report, path, &ours["enum"], &theirs["enum"]),
             _ => report.same(path, keyword, &ours[keyword], &theirs[keyword]),
         }
     }
-    let there = theirs["properties"].as_object().unwrap_or(&none);
-    for (name, field) in ours["properties"].as_object().unwrap_or(&none) {
+    for (name, field) in fields(&ours["properties"]) {
         let path = format!("{path}.{name}");
-        match there.get(name) {
+        match theirs["properties"].get(name) {
             Some(other) => compare_field(report, &path, field, other),
             None if theirs["x-kubernetes-preserve-unknown-fields"] == true => {
-                report.add(
-                    &path,
-                    "not described there; kept, since that object keeps unknown fields",
-                );
+                let what = "not described there; kept, since that object keeps unknown fields";
+                report.add(&path, what);
             }
             None => report.add(&path, "missing there: the API server drops it"),
         }
@@ -195,15 +169,13 @@ fn compare_field(report: &mut Report, path: &str, ours: &Value, theirs: &Value) 
 
 /// A field that only they require makes our objects invalid; one that only we require makes their objects unreadable.
 fn compare_required(report: &mut Report, path: &str, ours: &Value, theirs: &Value) {
-    let (here, there) = (items(&ours["required"]), items(&theirs["required"]));
-    for name in there.iter().filter(|name| !here.contains(name)) {
-        if ours["properties"][name.as_str().unwrap_or_default()].is_null() {
-            report.add(path, format_args!("{name} is required there, and not described here"));
-        } else {
-            report.add(path, format_args!("{name} is required there, optional here"));
-        }
+    let (here, there) = (&ours["required"], &theirs["required"]);
+    for name in beyond(there, here) {
+        let field = &ours["properties"][name.as_str().unwrap_or_default()];
+        let how = if field.is_null() { "and not described here" } else { "optional here" };
+        report.add(path, format_args!("{name} is required there, {how}"));
     }
-    for name in here.iter().filter(|name| !there.contains(name)) {
+    for name in beyond(here, there) {
         report.add(path, format_args!("{name} is optional there, required here"));
     }
 }
@@ -213,12 +185,25 @@ fn compare_enum(report: &mut Report, path: &str, ours: &Value, theirs: &Value) {
         report.same(path, "enum", ours, theirs);
         return;
     }
-    for value in items(ours).iter().filter(|value| !items(theirs).contains(value)) {
+    for value in beyond(ours, theirs) {
         report.add(path, format_args!("the value {value} is refused there"));
     }
-    for value in items(theirs).iter().filter(|value| !items(ours).contains(value)) {
+    for value in beyond(theirs, ours) {
         report.add(path, format_args!("the value {value} is allowed there, not here"));
     }
+}
+
+/// What a list has and the other one has not.
+fn beyond<'a>(list: &'a Value, other: &'a Value) -> impl Iterator<Item = &'a Value> {
+    items(list).iter().filter(|it| !items(other).contains(it))
+}
+
+fn of_name<'a>(list: &'a Value, name: &Value) -> Option<&'a Value> {
+    items(list).iter().find(|it| it["name"] == *name)
+}
+
+fn fields(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    object.as_object().into_iter().flatten()
 }
 
 fn items(list: &Value) -> &[Value] {
