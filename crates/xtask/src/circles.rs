@@ -3,7 +3,7 @@
 //! A module here is a file or folder directly below `src`: what stands below `decide/` belongs to `decide`. Tests do not
 //! count.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Which modules of a crate each module names.
 #[derive(Debug, Default)]
@@ -12,7 +12,7 @@ pub(crate) struct Imports(BTreeMap<String, BTreeSet<String>>);
 impl Imports {
     /// Takes in a file, by its path below `src`.
     pub(crate) fn add(&mut self, path: &str, code: &str) {
-        let module = module_of(path);
+        let module = path.split(['/', '.']).next().unwrap_or(path).to_owned();
         // Below a folder, `super` may be any of its own modules, which are one.
         let prefixes: &[&str] =
             if path.contains('/') { &["crate::"] } else { &["crate::", "super::"] };
@@ -33,47 +33,35 @@ impl Imports {
     /// The circles, each as a chain of names; of several through the same modules, one.
     pub(crate) fn circles(&self) -> Vec<String> {
         let mut found = BTreeMap::new();
-        for start in self.0.keys() {
-            if let Some(chain) = self.way(start, start) {
-                let members: BTreeSet<&str> = chain.iter().copied().collect();
-                found
-                    .entry(members)
-                    .or_insert_with(|| format!("{start} -> {}", chain.join(" -> ")));
-            }
+        for circle in self.0.keys().filter_map(|module| self.circle(module)) {
+            let members: BTreeSet<&str> = circle.iter().copied().collect();
+            found.entry(members).or_insert_with(|| circle.join(" -> "));
         }
         found.into_values().collect()
     }
 
-    /// The shortest way from what a module names to another one.
-    fn way<'a>(&'a self, from: &str, to: &str) -> Option<Vec<&'a str>> {
-        let mut ways: Vec<Vec<&str>> = vec![Vec::new()];
+    /// The shortest way from a module over what it names back to it.
+    fn circle<'a>(&'a self, start: &'a str) -> Option<Vec<&'a str>> {
+        let mut ways = VecDeque::from([vec![start]]);
         let mut met = BTreeSet::new();
-        while !ways.is_empty() {
-            let mut longer = Vec::new();
-            for way in ways {
-                let last = way.last().copied().unwrap_or(from);
-                for next in self.0.get(last).into_iter().flatten() {
-                    // What is no module of the crate is a function, a type or a constant.
-                    let is_module = self.0.contains_key(next) && next.as_str() != last;
-                    if is_module && met.insert(next.as_str()) {
-                        let mut way = way.clone();
-                        way.push(next.as_str());
-                        if next == to {
-                            return Some(way);
-                        }
-                        longer.push(way);
-                    }
+        while let Some(way) = ways.pop_front() {
+            let last = way[way.len() - 1];
+            for next in self.0[last].iter().map(String::as_str) {
+                // What is no module of the crate is a function, a type or a constant.
+                if next == last || !self.0.contains_key(next) {
+                    continue;
+                }
+                let longer = [way.as_slice(), &[next]].concat();
+                if next == start {
+                    return Some(longer);
+                }
+                if met.insert(next) {
+                    ways.push_back(longer);
                 }
             }
-            ways = longer;
         }
         None
     }
-}
-
-fn module_of(path: &str) -> String {
-    let first = path.split('/').next().unwrap_or(path);
-    first.strip_suffix(".rs").unwrap_or(first).to_owned()
 }
 
 /// The names that follow `crate::`: one, or those of a list in braces.
