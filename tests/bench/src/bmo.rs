@@ -47,32 +47,59 @@ pub async fn make_host(
 ) -> anyhow::Result<()> {
     let mut all = labels.clone();
     all[PLAYED_BY] = json!(played_by);
-    let host: DynamicObject = serde_json::from_value(json!({
-        "apiVersion": "metal3.io/v1alpha1",
-        "kind": "BareMetalHost",
-        "metadata": {"name": name, "labels": all},
-        "spec": {"online": false, "bmc": {
-            "address": "redfish-virtualmedia+http://127.0.0.1/redfish/v1/Systems/1",
-            "credentialsName": format!("{name}-bmc"),
-        }},
-    }))?;
-    let api = api(client, namespace);
-    api.create(&PostParams::default(), &host).await.context("a BareMetalHost is refused")?;
-    let status = state("available", &json!({"operationalStatus": "OK", "errorMessage": ""}));
-    api.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await?;
-    Ok(())
+    let mut host = host(name, &all, &json!({}));
+    host["spec"]["bmc"]["credentialsName"] = json!(format!("{name}-bmc"));
+    let status = well(false, &json!({"state": "available", "ID": "played"}));
+    create(client, namespace, host, &status).await
 }
 
-fn state(state: &str, more: &Value) -> Value {
-    let mut status = json!({
-        "poweredOn": false, "operationalStatus": "OK", "errorMessage": "", "errorCount": 0,
-        "provisioningFailCount": 0,
-        "provisioning": {"state": state, "ID": "played"},
+/// The secret that the hosts of [`host`] name.
+pub const CREDENTIALS: &str = "bmc";
+
+/// A host that is off, and what else is to stand in its spec.
+pub fn host(name: &str, labels: &Value, more: &Value) -> Value {
+    let mut host = json!({
+        "apiVersion": "metal3.io/v1alpha1",
+        "kind": "BareMetalHost",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"online": false, "bmc": {
+            "address": "redfish-virtualmedia+http://127.0.0.1/redfish/v1/Systems/1",
+            "credentialsName": CREDENTIALS,
+        }},
     });
-    if let (Some(status), Some(more)) = (status.as_object_mut(), more.as_object()) {
-        status.extend(more.clone());
+    for (field, value) in more.as_object().into_iter().flatten() {
+        host["spec"][field] = value.clone();
     }
-    json!({ "status": status })
+    host
+}
+
+/// What the operator writes of a host that is well.
+pub fn well(powered_on: bool, provisioning: &Value) -> Value {
+    json!({
+        "poweredOn": powered_on, "operationalStatus": "OK", "errorMessage": "", "errorCount": 0,
+        "provisioningFailCount": 0, "provisioning": provisioning,
+    })
+}
+
+/// Makes a host, with its status where it has one.
+///
+/// # Errors
+/// When the API server refuses it.
+pub async fn create(
+    client: &kube::Client,
+    namespace: &str,
+    host: Value,
+    status: &Value,
+) -> anyhow::Result<()> {
+    let api = api(client, namespace);
+    let host: DynamicObject = serde_json::from_value(host)?;
+    let made = api.create(&PostParams::default(), &host).await;
+    let made = made.context("a BareMetalHost is refused")?;
+    if !status.is_null() {
+        let (name, patch) = (made.metadata.name.unwrap_or_default(), json!({"status": status}));
+        api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+    }
+    Ok(())
 }
 
 /// Plays until it is dropped.

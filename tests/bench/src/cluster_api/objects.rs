@@ -1,6 +1,7 @@
 //! Objects as users of Cluster API and Metal3 write them: plain values, the rest is changed in place by a story.
 
 use anyhow::Context;
+use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
@@ -16,6 +17,9 @@ pub struct Kind {
     /// Name of the kind.
     pub kind: &'static str,
 }
+
+/// The label that names an object's cluster.
+pub const OF_CLUSTER: &str = "cluster.x-k8s.io/cluster-name";
 
 const CORE: &str = "cluster.x-k8s.io/v1beta2";
 const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
@@ -119,17 +123,48 @@ pub fn metal3_cluster(name: &str, host: &str, port: u16) -> Value {
     )
 }
 
+/// A Machine of a cluster, whose [`metal3_machine`] has its name and whose bootstrap data is in the secret `boot`.
+pub fn machine(name: &str, cluster: &str) -> Value {
+    let spec = json!({
+        "clusterName": cluster,
+        "version": VERSION,
+        "bootstrap": {"dataSecretName": "boot"},
+        "infrastructureRef": METAL3_MACHINE.reference(name),
+    });
+    let mut machine = MACHINE.object(name, &spec);
+    machine["metadata"]["labels"] = json!({OF_CLUSTER: cluster});
+    machine
+}
+
+/// Metal3's part of a [`machine`]: it installs one image on any host.
+pub fn metal3_machine(name: &str, cluster: &str) -> Value {
+    let mut machine = METAL3_MACHINE.object(name, &json!({"image": image("diskFormat")}));
+    machine["metadata"]["labels"] = json!({OF_CLUSTER: cluster});
+    machine
+}
+
+/// An image, with the field that says its format: machines and hosts call it differently.
+pub fn image(format: &str) -> Value {
+    json!({
+        "url": "http://127.0.0.1/image.qcow2",
+        "checksum": "http://127.0.0.1/image.qcow2.sha256sum",
+        "checksumType": "sha256",
+        format: "qcow2",
+    })
+}
+
+/// References to the one owner of an object.
+pub fn owned_by(kind: Kind, owner: &DynamicObject) -> Value {
+    json!([{
+        "apiVersion": kind.api_version, "kind": kind.kind, "name": owner.name_any(),
+        "uid": owner.uid(), "controller": true,
+    }])
+}
+
 /// Machines of this template install one image on any host.
 pub fn metal3_machine_template(name: &str) -> Value {
-    METAL3_MACHINE_TEMPLATE.object(
-        name,
-        &json!({"template": {"spec": {"image": {
-            "url": "http://127.0.0.1/image.qcow2",
-            "checksum": "http://127.0.0.1/image.qcow2.sha256sum",
-            "checksumType": "sha256",
-            "diskFormat": "qcow2",
-        }}}}),
-    )
+    METAL3_MACHINE_TEMPLATE
+        .object(name, &json!({"template": {"spec": {"image": image("diskFormat")}}}))
 }
 
 /// Workers that join with kubeadm's defaults, under the name that their host was given.

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use api_types::names;
-use bench::cluster_api::objects::{self, CLUSTER, Kind, MACHINE, METAL3_MACHINE, VERSION};
+use bench::cluster_api::objects::{self, CLUSTER, Kind, MACHINE, METAL3_MACHINE};
 use bench::hive;
 use k8s_openapi::api::core::v1::Secret;
+use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 pub(crate) const HOST: Kind = Kind { api_version: "metal3.io/v1alpha1", kind: "BareMetalHost" };
@@ -103,27 +103,16 @@ impl Played {
 
     /// A Machine of nobody and its `Metal3Machine`, which may name a host.
     pub(crate) async fn machine(&self, name: &str, host: Option<&str>) -> DynamicObject {
-        let labels = json!({ names::capi::CLUSTER_NAME: CLUSTER_NAME });
-        let spec = json!({
-            "clusterName": CLUSTER_NAME,
-            "version": VERSION,
-            "bootstrap": { "dataSecretName": "boot" },
-            "infrastructureRef": METAL3_MACHINE.reference(name),
-        });
-        let mut machine = MACHINE.object(name, &spec);
-        machine["metadata"]["labels"] = labels.clone();
-        let machine = self.create(MACHINE, machine).await;
-        let image = json!({
-            "url": "http://i/i", "checksum": "http://i/c", "checksumType": "sha256",
-            "diskFormat": "qcow2",
-        });
-        let mut metal = METAL3_MACHINE.object(name, &json!({ "image": image }));
-        metal["metadata"]["labels"] = labels;
+        let machine = self.create(MACHINE, objects::machine(name, CLUSTER_NAME)).await;
+        let mut metal = objects::metal3_machine(name, CLUSTER_NAME);
+        // That of the hosts which stories make.
+        metal["spec"]["image"]["url"] = json!("http://i/i");
+        metal["spec"]["image"]["checksum"] = json!("http://i/c");
         if let Some(host) = host {
             metal["metadata"]["annotations"] =
                 json!({ names::metal3::HOST: format!("{}/{host}", self.namespace) });
         }
-        metal["metadata"]["ownerReferences"] = owner(&machine);
+        metal["metadata"]["ownerReferences"] = objects::owned_by(MACHINE, &machine);
         self.create(METAL3_MACHINE, metal).await
     }
 
@@ -133,7 +122,7 @@ impl Played {
         let strategy = json!({ "type": "reboot", "retryLimit": 1, "timeout": "600s" });
         let mut request = REMEDIATION.object(machine, &json!({ "strategy": strategy }));
         request["metadata"]["labels"] = json!({ names::capi::CLUSTER_NAME: CLUSTER_NAME });
-        request["metadata"]["ownerReferences"] = owner(&owned);
+        request["metadata"]["ownerReferences"] = objects::owned_by(MACHINE, &owned);
         self.create(REMEDIATION, request).await;
     }
 
@@ -198,13 +187,6 @@ fn unless_gone<T>(result: Result<T, kube::Error>) {
         Err(kube::Error::Api(status)) if status.is_not_found() => {}
         other => drop(other.unwrap()),
     }
-}
-
-fn owner(machine: &DynamicObject) -> Value {
-    json!([{
-        "apiVersion": MACHINE.api_version, "kind": MACHINE.kind, "name": machine.name_any(),
-        "uid": machine.uid(), "controller": true,
-    }])
 }
 
 pub(crate) fn name_of(object: &Value) -> &str {
