@@ -13,22 +13,44 @@ pub(crate) struct Controller {
     /// Its command line.
     pub(crate) command: fn() -> clap::Command,
     /// Registers its own metrics, all series of them.
-    pub(crate) metrics: fn(&Registry) -> Result<(), prometheus::Error>,
+    pub(crate) metrics: fn(&Registry) -> Registered,
+    /// Registers those of its engine, for its reasons.
+    pub(crate) engine_metrics: fn(&str, &Registry) -> Registered,
     /// Its reasons; those with a place are explained on a page.
     pub(crate) reasons: fn() -> Vec<&'static About>,
-    /// Its rules in their order, and why they stand there; none where they are no list yet.
-    pub(crate) rules: fn() -> Vec<(&'static str, &'static str)>,
-    /// Which of them decides.
-    pub(crate) deciding: &'static str,
+    /// Which of its rules decides, and the rules in their order with why they stand there; none where they are no list yet.
+    pub(crate) rules: Option<(&'static str, Rules)>,
     /// The fields that its `extend-crd` adds.
     pub(crate) needed: fn() -> Vec<Needed>,
-    /// Whether it is told where Ironic is.
-    pub(crate) speaks_to_ironic: bool,
+}
+
+type Registered = Result<(), prometheus::Error>;
+type Rules = fn() -> Vec<(&'static str, &'static str)>;
+
+impl Controller {
+    /// Folder of its crate, below the checkout.
+    pub(crate) fn folder(&self) -> String {
+        match self.name {
+            "sample" => "tests/sample".to_owned(),
+            name => format!("crates/{name}"),
+        }
+    }
 }
 
 /// The controller of that name.
 pub(crate) fn find(name: &str) -> Option<&'static Controller> {
     ALL.iter().find(|it| it.name == name)
+}
+
+/// Those that are installed as pods.
+pub(crate) fn pods() -> impl Iterator<Item = &'static Controller> {
+    ALL.iter().filter(|it| PODS.contains(&it.name))
+}
+
+/// Whether the controller of that name is told where Ironic is.
+pub(crate) fn speaks_to_ironic(name: &str) -> bool {
+    let is_told = |flag: &clap::Arg| flag.get_env() == Some("IRONIC_ENDPOINT".as_ref());
+    find(name).is_some_and(|it| (it.command)().get_arguments().any(is_told))
 }
 
 const FIRST: &str = "The first that has something to say decides, in this order:";
@@ -38,7 +60,7 @@ fn abouts<R: Reason>() -> Vec<&'static About> {
     R::ALL.iter().map(|it| it.about()).collect()
 }
 
-/// Those that are installed as pods: all but the sample.
+/// Names of those that are installed as pods: all but the sample.
 pub(crate) const PODS: [&str; 5] =
     ["bmo-reboot", "capm3-reuse", "clusterpool-inventory", "host-discovery", "remediation"];
 
@@ -49,84 +71,62 @@ pub(crate) const ALL: &[Controller] = &[
         command: bmo_reboot::settings::Cli::command,
         metrics: |registry| {
             let (hosts, _) = reflector::store();
-            bmo_reboot::metrics::Metrics::new(registry, hosts)?;
-            engine::register::<bmo_reboot::reason::Reason>("bmo-reboot", registry)
+            bmo_reboot::metrics::Metrics::new(registry, hosts).map(drop)
         },
+        engine_metrics: engine::register::<bmo_reboot::reason::Reason>,
         reasons: abouts::<bmo_reboot::reason::Reason>,
-        rules: bmo_reboot::decide::rules,
-        deciding: FIRST,
+        rules: Some((FIRST, bmo_reboot::decide::rules)),
         needed: bmo_reboot::settings::needed,
-        speaks_to_ironic: true,
     },
     Controller {
         name: "capm3-reuse",
         command: capm3_reuse::settings::Cli::command,
-        metrics: |registry| {
-            capm3_reuse::metrics::Metrics::new(registry)?;
-            engine::register::<capm3_reuse::reason::Reason>("capm3-reuse", registry)
-        },
+        metrics: |registry| capm3_reuse::metrics::Metrics::new(registry).map(drop),
+        engine_metrics: engine::register::<capm3_reuse::reason::Reason>,
         reasons: abouts::<capm3_reuse::reason::Reason>,
-        rules: capm3_reuse::decide::rules,
-        deciding: FIRST,
+        rules: Some((FIRST, capm3_reuse::decide::rules)),
         needed: capm3_reuse::settings::needed,
-        speaks_to_ironic: false,
     },
     Controller {
         name: "clusterpool-inventory",
         command: clusterpool_inventory::settings::Cli::command,
-        metrics: |registry| {
-            clusterpool_inventory::metrics::Metrics::new(registry)?;
-            engine::register::<clusterpool_inventory::reason::Pass>(
-                "clusterpool-inventory",
-                registry,
-            )
-        },
+        metrics: |registry| clusterpool_inventory::metrics::Metrics::new(registry).map(drop),
+        engine_metrics: engine::register::<clusterpool_inventory::reason::Pass>,
         reasons: || {
             use clusterpool_inventory::reason::{Notice, Pass, Reason};
             [abouts::<Notice>(), abouts::<Reason>(), abouts::<Pass>()].concat()
         },
-        rules: clusterpool_inventory::decide::rules,
-        deciding: EACH,
+        rules: Some((EACH, clusterpool_inventory::decide::rules)),
         needed: clusterpool_inventory::settings::needed,
-        speaks_to_ironic: false,
     },
     Controller {
         name: "host-discovery",
         command: host_discovery::settings::Cli::command,
-        metrics: |registry| {
-            host_discovery::metrics::Metrics::new(registry)?;
-            engine::register::<host_discovery::reason::Pass>("host-discovery", registry)
-        },
+        metrics: |registry| host_discovery::metrics::Metrics::new(registry).map(drop),
+        engine_metrics: engine::register::<host_discovery::reason::Pass>,
         reasons: || {
             use host_discovery::reason::{Notice, Pass, Reason};
             [abouts::<Notice>(), abouts::<Reason>(), abouts::<Pass>()].concat()
         },
-        rules: Vec::new,
-        deciding: FIRST,
+        rules: None,
         needed: host_discovery::settings::needed,
-        speaks_to_ironic: true,
     },
     Controller {
         name: "remediation",
         command: remediation::settings::Cli::command,
-        metrics: |registry| {
-            remediation::metrics::Metrics::new(registry)?;
-            engine::register::<remediation::reason::Reason>("remediation", registry)
-        },
+        metrics: |registry| remediation::metrics::Metrics::new(registry).map(drop),
+        engine_metrics: engine::register::<remediation::reason::Reason>,
         reasons: abouts::<remediation::reason::Reason>,
-        rules: remediation::decide::rules,
-        deciding: FIRST,
+        rules: Some((FIRST, remediation::decide::rules)),
         needed: remediation::settings::needed,
-        speaks_to_ironic: false,
     },
     Controller {
         name: "sample",
         command: sample::settings::Cli::command,
-        metrics: |registry| engine::register::<sample::reason::Reason>("sample", registry),
+        metrics: |_| Ok(()),
+        engine_metrics: engine::register::<sample::reason::Reason>,
         reasons: abouts::<sample::reason::Reason>,
-        rules: Vec::new,
-        deciding: FIRST,
+        rules: None,
         needed: Vec::new,
-        speaks_to_ironic: false,
     },
 ];

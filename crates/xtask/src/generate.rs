@@ -11,7 +11,7 @@ use bench::cache::{self, RunDir};
 use bench::chart;
 use kube::ResourceExt;
 
-use crate::controllers::PODS;
+use crate::controllers::{self, PODS};
 use crate::{chart_readme, reasons, reference, root};
 
 /// In these folders everything is generated: what nobody makes any more goes.
@@ -94,19 +94,16 @@ fn strays(files: &Files) -> Vec<PathBuf> {
 /// The charts' parts: values' schema and README of each, and our CRDs in the one chart that ships them.
 fn of_charts() -> anyhow::Result<Files> {
     let mut files = Files::new();
-    for folder in charts() {
+    for controller in controllers::ALL {
+        let folder = chart::dir(controller.name).strip_prefix(root())?.to_owned();
         let schema = chart::schema(&root().join(&folder))?;
         files.insert(folder.join("values.schema.json"), format!("{schema:#}\n"));
-    }
-    for controller in PODS {
-        let folder = Path::new("charts").join(controller);
-        files.insert(folder.join("README.md"), chart_readme::page(controller)?);
+        if PODS.contains(&controller.name) {
+            files.insert(folder.join("README.md"), chart_readme::page(controller.name)?);
+        }
     }
     for (controller, name, text) in crds()? {
-        let folder = Path::new("charts").join(controller);
-        if root().join(&folder).join("Chart.yaml").exists() {
-            files.insert(folder.join("files/crds").join(name), text);
-        }
+        files.insert(Path::new("charts").join(controller).join("files/crds").join(name), text);
     }
     Ok(files)
 }
@@ -118,30 +115,16 @@ fn of_everything_else() -> anyhow::Result<Files> {
     }
     let manifests = Path::new("deploy/manifests");
     for name in PODS {
-        let text = manifest(name, &chart::dir(name))?;
-        files.insert(manifests.join(format!("{name}.yaml")), text);
+        files.insert(manifests.join(format!("{name}.yaml")), manifest(name)?);
     }
     files.insert(manifests.join("kustomization.yaml"), kustomization());
-    for (name, text) in reasons::pages()? {
-        files.insert(Path::new("docs/reference/reasons").join(name), text);
-    }
-    for (name, text) in reference::pages()? {
-        files.insert(Path::new("docs/reference").join(name), text);
+    for (folder, pages) in
+        [("reference/reasons", reasons::pages()?), ("reference", reference::pages()?)]
+    {
+        let folder = Path::new("docs").join(folder);
+        files.extend(pages.into_iter().map(|(name, text)| (folder.join(name), text)));
     }
     Ok(files)
-}
-
-/// Folders of the charts, without the library, which cannot be installed.
-fn charts() -> Vec<PathBuf> {
-    let entries = fs::read_dir(root().join("charts")).into_iter().flatten().flatten();
-    let mut found: Vec<PathBuf> = entries
-        .map(|entry| Path::new("charts").join(entry.file_name()))
-        .filter(|folder| !folder.ends_with("ferrite-library"))
-        .chain([PathBuf::from("tests/sample/chart")])
-        .filter(|folder| root().join(folder).join("Chart.yaml").exists())
-        .collect();
-    found.sort();
-    found
 }
 
 /// Our own CRDs: whose, the file's name, its text.
@@ -155,7 +138,7 @@ fn crds() -> anyhow::Result<Vec<(&'static str, String, String)>> {
 }
 
 /// What `kubectl apply` needs where there is no helm: the chart with the values of `deploy/values/<controller>.yaml`.
-fn manifest(name: &str, chart: &Path) -> anyhow::Result<String> {
+fn manifest(name: &str) -> anyhow::Result<String> {
     let home = RunDir::new("helm")?;
     let mut helm = chart::helm(home.path())?;
     helm.args(["template", name, "--namespace", "ferrite-system", "--skip-tests"]);
@@ -164,7 +147,7 @@ fn manifest(name: &str, chart: &Path) -> anyhow::Result<String> {
     if values.exists() {
         helm.arg("--values").arg(values);
     }
-    Ok(format!("{HEADER}{}", cache::run(helm.arg(chart))?))
+    Ok(format!("{HEADER}{}", cache::run(helm.arg(chart::dir(name)))?))
 }
 
 /// What `kubectl apply --kustomize` takes: every manifest, and where its image is to be named.
@@ -206,7 +189,7 @@ mod tests {
                 image["name"].as_str().unwrap(),
                 image["newTag"].as_str().unwrap()
             );
-            let text = manifest(controller, &chart::dir(controller)).unwrap();
+            let text = manifest(controller).unwrap();
             let mut found = text.lines().map(str::trim).filter(|it| it.starts_with("image: "));
             assert!(found.clone().count() > 0, "{controller} runs no image");
             assert!(found.all(|it| it == named), "{controller}: not all are {named}");
@@ -215,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_manifest_holds_what_the_chart_makes() {
-        let text = manifest("sample", &root().join("tests/sample/chart")).unwrap();
+        let text = manifest("sample").unwrap();
         for kind in ["ServiceAccount", "ClusterRole", "Deployment"] {
             assert!(text.contains(&format!("\nkind: {kind}\n")), "no {kind} in:\n{text}");
         }

@@ -1,5 +1,6 @@
 //! A controller as a process of its own: started under an account of its own, and looked at from outside.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -41,7 +42,7 @@ impl Account {
         controller: &str,
         mut values: Value,
     ) -> anyhow::Result<Self> {
-        if controllers::find(controller).is_some_and(|it| it.speaks_to_ironic) {
+        if controllers::speaks_to_ironic(controller) {
             // What the chart refuses to be rendered without; the endpoint reaches only pods.
             values["ironic"]["endpoint"] = json!("http://ironic:6385");
         }
@@ -148,22 +149,29 @@ impl Running {
         Ok(bench::prometheus::sum(&text, &name))
     }
 
-    /// Its folder below /proc, and its kilobytes in memory. The largest of the processes that got the address: beside it
+    /// Its folder below /proc, and its kilobytes in memory. The largest of the processes that were started for it: beside it
     /// there are the shells that guard it or prepared its flags.
     fn process(&self) -> anyhow::Result<(PathBuf, u64)> {
-        let mark = format!("FERRITE_LISTEN={}", self.address);
-        let mut most = None;
-        for entry in fs::read_dir("/proc")?.flatten() {
-            let marked = fs::read(entry.path().join("environ")).is_ok_and(|environment| {
-                environment.split(|byte| *byte == 0).any(|it| it == mark.as_bytes())
-            });
-            if marked {
-                let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
-                most = most.max(resident(&status).map(|kilobytes| (kilobytes, entry.path())));
-            }
-        }
-        most.map(|(kilobytes, path)| (path, kilobytes)).context("the program has ended")
+        let of = |process: u32| {
+            let folder = Path::new("/proc").join(process.to_string());
+            let status = fs::read_to_string(folder.join("status")).ok()?;
+            Some((resident(&status)?, folder))
+        };
+        let most = family(self.service.group()).into_iter().filter_map(of).max();
+        most.map(|(kilobytes, folder)| (folder, kilobytes)).context("the program has ended")
     }
+}
+
+/// A process and all that it started.
+pub(crate) fn family(root: u32) -> BTreeSet<u32> {
+    let mut family = BTreeSet::from([root]);
+    for task in fs::read_dir(format!("/proc/{root}/task")).into_iter().flatten().flatten() {
+        let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        for child in children.split_whitespace().filter_map(|it| it.parse().ok()) {
+            family.extend(self::family(child));
+        }
+    }
+    family
 }
 
 /// Processor time of a process, by the kernel's word: the fields behind its name, which may hold anything.
@@ -214,5 +222,20 @@ mod tests {
         let stat = "7 (a) b) S 1 7 7 0 -1 4194304 90 0 0 0 12 30 0 0 20 0 4 0 100 2000 50";
         assert_eq!(ticks(stat), Some(42));
         assert_eq!(ticks("7 (short) S 1"), None);
+    }
+
+    #[test]
+    fn a_family_is_everybody_that_was_started_whoever_started_it() {
+        let mut shell = Command::new("sh");
+        let shell = shell.args(["-c", "sh -c 'echo ready; sleep 60; true'; true"]);
+        let mut shell = shell.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut ready = [0];
+        std::io::Read::read(shell.stdout.as_mut().unwrap(), &mut ready).unwrap();
+        let theirs = family(shell.id());
+        assert!(theirs.len() >= 2 && family(std::process::id()).is_superset(&theirs), "{theirs:?}");
+        for process in theirs {
+            let _ = Command::new("kill").args(["-s", "KILL", &process.to_string()]).status();
+        }
+        shell.wait().unwrap();
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use controller_kit::engine::reasons::{About, Kind, Location, ObjectPart};
 
-use crate::controllers::{self, PODS};
+use crate::controllers::{self, Controller};
 
 const NOTE: &str = "Made from the code by `cargo xtask crdgen`.\n\n\
     The message beside a reason names objects and facts. The event `Undecodable` is a warning about an object that the \
@@ -18,8 +18,9 @@ const NOTE: &str = "Made from the code by `cargo xtask crdgen`.\n\n\
 /// # Errors
 /// When a controller has a word twice: one heading explains one reason.
 pub(crate) fn pages() -> anyhow::Result<BTreeMap<String, String>> {
-    let controllers = controllers::ALL.iter().filter(|it| PODS.contains(&it.name));
-    controllers.map(|it| Ok((format!("{}.md", it.name), page(it.name, &(it.reasons)())?))).collect()
+    let page_of =
+        |it: &Controller| Ok((format!("{}.md", it.name), page(it.name, &(it.reasons)())?));
+    controllers::pods().map(page_of).collect()
 }
 
 fn page(controller: &str, all: &[&About]) -> anyhow::Result<String> {

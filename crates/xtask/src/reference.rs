@@ -1,18 +1,18 @@
 //! The pages of `docs/reference`, made from the code that they describe.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::fs;
 
 use anyhow::{Context, anyhow};
 use bench::chart;
 use controller_kit::metrics::Metrics;
 use kube::ResourceExt;
-use prometheus::proto::LabelPair;
+use prometheus::proto::{LabelPair, Metric};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::controllers::{self, Controller, PODS};
+use crate::controllers::{self, Controller};
 
 const NOTE: &str = "Made from the code by `cargo xtask crdgen`.\n";
 
@@ -56,7 +56,7 @@ struct Aggregated {
 pub(crate) fn pages() -> anyhow::Result<BTreeMap<String, String>> {
     let mut pages = BTreeMap::new();
     let mut index = format!("# Reference\n\n{NOTE}\n");
-    for controller in controllers::ALL.iter().filter(|it| PODS.contains(&it.name)) {
+    for controller in controllers::pods() {
         let page = format!("{}.md", controller.name);
         let _ = writeln!(
             index,
@@ -100,9 +100,16 @@ fn controller_page(controller: &Controller) -> anyhow::Result<String> {
         let _ =
             writeln!(text, "| `{name}` | {} | {} | {} |", row.kind, row.labels, cell(&row.help));
     }
-    text.push_str(&rules(controller.deciding, &(controller.rules)()));
-    let rules = rules_of(controller.name)?;
-    text.push_str(&permissions(&rules));
+    if let Some((deciding, rules)) = controller.rules {
+        let _ = writeln!(
+            text,
+            "\n## Rules\n\n{deciding}\n\n| | rule | why it stands there |\n|---|---|---|"
+        );
+        for (number, (name, why)) in (1..).zip(rules()) {
+            let _ = writeln!(text, "| {number} | `{name}` | {} |", cell(why));
+        }
+    }
+    text.push_str(&permissions(&rules_of(controller.name)?));
     Ok(text)
 }
 
@@ -112,19 +119,6 @@ pub(crate) fn rules_of(controller: &str) -> anyhow::Result<Rules> {
     let rules =
         fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     serde_json::from_str(&rules).with_context(|| file.display().to_string())
-}
-
-/// By what it decides.
-fn rules(deciding: &str, rules: &[(&str, &str)]) -> String {
-    if rules.is_empty() {
-        return String::new();
-    }
-    let mut text =
-        format!("\n## Rules\n\n{deciding}\n\n| | rule | why it stands there |\n|---|---|---|\n");
-    for (number, (name, why)) in (1..).zip(rules) {
-        let _ = writeln!(text, "| {number} | `{name}` | {} |", cell(why));
-    }
-    text
 }
 
 /// What the chart allows, and why.
@@ -179,7 +173,7 @@ fn permission(rule: &Rule, place: &str) -> String {
     format!("| {place} | {groups} | {resources} | {verbs} | {why} |\n")
 }
 
-fn quoted(words: &[String]) -> String {
+fn quoted(words: &[impl Display]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
@@ -194,23 +188,20 @@ fn metrics(controller: &Controller) -> anyhow::Result<BTreeMap<String, Row>> {
     let wrong = |error| anyhow!("the metrics of {}: {error}", controller.name);
     let metrics = Metrics::new(controller.name).map_err(wrong)?;
     (controller.metrics)(&metrics.registry).map_err(wrong)?;
-    let quoted = |labels: Vec<&str>| {
-        let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
-        labels.join(", ")
-    };
+    (controller.engine_metrics)(controller.name, &metrics.registry).map_err(wrong)?;
     let mut rows = BTreeMap::new();
     for described in metrics.described() {
         let kind = if described.fq_name.ends_with("_total") { "counter" } else { "gauge" };
-        let labels = quoted(described.variable_labels.iter().map(String::as_str).collect());
+        let labels = quoted(&described.variable_labels);
         let row = Row { kind: kind.to_owned(), labels, help: described.help };
         rows.insert(described.fq_name, row);
     }
     for family in metrics.registry.gather() {
-        let series = family.get_metric().first();
-        let labels = series.map(|it| it.get_label().iter().map(LabelPair::name).collect());
+        let series = family.get_metric().iter().take(1);
+        let labels: Vec<&str> = series.flat_map(Metric::get_label).map(LabelPair::name).collect();
         let row = Row {
             kind: format!("{:?}", family.get_field_type()).to_lowercase(),
-            labels: quoted(labels.unwrap_or_default()),
+            labels: quoted(&labels),
             help: family.help().to_owned(),
         };
         rows.insert(family.name().to_owned(), row);
@@ -259,8 +250,8 @@ fn fields(schema: &Value, path: &str, text: &mut String) {
 fn kind(field: &Value) -> String {
     if let Some(words) = field["enum"].as_array() {
         let word = |it: &Value| it.as_str().map_or_else(|| it.to_string(), str::to_owned);
-        let words: Vec<String> = words.iter().map(|it| format!("`{}`", word(it))).collect();
-        return format!("one of {}", words.join(", "));
+        let words: Vec<String> = words.iter().map(word).collect();
+        return format!("one of {}", quoted(&words));
     }
     match field["type"].as_str() {
         Some("array") => format!("list of {}", kind(&field["items"])),
@@ -287,6 +278,7 @@ pub(crate) fn cell(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controllers::PODS;
 
     #[test]
     fn every_flag_has_its_variable_and_every_metric_its_help() {

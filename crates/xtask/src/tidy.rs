@@ -1,11 +1,13 @@
 //! Holds the house to its own rules. They are about text, so they are checked on text.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
 use crate::circles::Imports;
+use crate::controllers::ALL;
 use crate::root;
 
 /// A controller's files: the same in each, so that who has read one knows where to look in the next.
@@ -21,10 +23,6 @@ const CONTROLLER_FILES: &[&str] = &[
     "model.rs",
     "write.rs",
 ];
-
-/// The crates that are no controllers.
-const NOT_CONTROLLERS: &[&str] =
-    &["api-types", "controller-kit", "ironic", "kubectl-ferrite", "xtask"];
 
 /// The kubectl plugin, and its modules that are as pure as a decide: no answer depends on more than what was read.
 const PLUGIN: &str = "crates/kubectl-ferrite/src/";
@@ -62,19 +60,21 @@ const NAME_PREFIXES: &[&str] = &["metal3.io/", "cluster.x-k8s.io/", "hive.opensh
 /// With one line for each rule that is broken, and where.
 pub(crate) fn run() -> anyhow::Result<()> {
     let mut broken = Vec::new();
+    let mut imports = BTreeMap::<String, Imports>::new();
     for path in files(root(), "rs") {
         let shown = path.strip_prefix(root()).unwrap_or(&path).display().to_string();
         let Ok(text) = fs::read_to_string(&path) else {
             continue;
         };
         check(&shown, &text, &mut broken);
+        if let Some((name, below)) = module(&shown) {
+            imports.entry(name.to_owned()).or_default().add(below, without_tests(&text));
+        }
     }
-    for controller in controllers(root()) {
-        broken.extend(missing_files(&controller));
-    }
-    for (name, found) in circles(root()) {
+    broken.extend(ALL.iter().flat_map(|it| missing_files(&it.folder())));
+    for (name, imports) in imports {
         let told = |chain: String| format!("{name}: modules go in a circle: {chain}");
-        broken.extend(found.into_iter().map(told));
+        broken.extend(imports.circles().into_iter().map(told));
     }
     if !broken.is_empty() {
         bail!("{} of the house's rules are broken:\n  {}", broken.len(), broken.join("\n  "));
@@ -189,27 +189,12 @@ fn code_lines(text: &str) -> usize {
     without_tests(text).lines().filter(is_code).count()
 }
 
-/// The circles of each crate's modules, by its name.
-fn circles(root: &Path) -> Vec<(String, Vec<String>)> {
-    let crates = fs::read_dir(root.join("crates")).into_iter().flatten().flatten();
-    let mut folders: Vec<PathBuf> = crates.map(|entry| entry.path()).collect();
-    folders.push(root.join("tests/sample"));
-    folders.sort();
-    let of = |folder: &PathBuf| {
-        let source = folder.join("src");
-        let mut imports = Imports::default();
-        for path in files(&source, "rs") {
-            let below = path.strip_prefix(&source).unwrap_or(&path).display().to_string();
-            let is_test = below.contains("tests") || below.contains("properties");
-            let text = fs::read_to_string(&path).unwrap_or_default();
-            if !is_test && !matches!(below.as_str(), "lib.rs" | "main.rs") {
-                imports.add(&below, without_tests(&text));
-            }
-        }
-        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        (name, imports.circles())
-    };
-    folders.iter().map(of).collect()
+/// The crate of a file and its path below `src`, where that is a module of which imports count.
+fn module(path: &str) -> Option<(&str, &str)> {
+    let (folder, below) = path.split_once("/src/")?;
+    let name = folder.strip_prefix("crates/").or((folder == "tests/sample").then_some("sample"))?;
+    let is_test = below.contains("tests") || below.contains("properties");
+    (!is_test && !matches!(below, "lib.rs" | "main.rs")).then_some((name, below))
 }
 
 /// Tests are held to other rules: they stand last in a file.
@@ -217,41 +202,19 @@ fn without_tests(text: &str) -> &str {
     text.find("\n#[cfg(test)]").map_or(text, |at| &text[..at])
 }
 
+/// Whether a file belongs to a controller and is no test. The sample is one of them: it is the one to read first, and to copy.
 fn is_controller(path: &str) -> bool {
-    let is_test = path.ends_with("/tests.rs")
-        || path.ends_with("/properties.rs")
-        || path.contains("/tests/") && path.contains("/src/");
-    if is_test && !path.starts_with("tests/sample/src/") {
-        return false;
-    }
-    path.strip_prefix("crates/")
-        .and_then(|rest| rest.split('/').next())
-        .is_some_and(|name| !NOT_CONTROLLERS.contains(&name))
-        && path.contains("/src/")
-        || path.starts_with("tests/sample/src/")
+    let of_controller = |(folder, _): (&str, &str)| ALL.iter().any(|it| it.folder() == folder);
+    let is_test =
+        path.ends_with("/tests.rs") || path.ends_with("/properties.rs") || path.contains("/tests/");
+    !is_test && path.split_once("/src/").is_some_and(of_controller)
 }
 
-/// The folders of all controllers: crates that can be started. What has no main.rs yet is still being written, piece by
-/// piece. The sample is one of them: it is the one to read first, and to copy.
-pub(crate) fn controllers(root: &Path) -> Vec<PathBuf> {
-    let crates =
-        fs::read_dir(root.join("crates")).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut found: Vec<PathBuf> = crates
-        .filter(|path| {
-            path.file_name().is_some_and(|name| !NOT_CONTROLLERS.iter().any(|other| name == *other))
-                && path.join("src/main.rs").exists()
-        })
-        .collect();
-    found.push(root.join("tests/sample"));
-    found.sort();
-    found
-}
-
-/// One line for each file that every controller has and this one has not.
-fn missing_files(controller: &Path) -> Vec<String> {
-    let missing = CONTROLLER_FILES.iter().filter(|it| !controller.join("src").join(it).exists());
-    let name = controller.strip_prefix(root()).unwrap_or(controller).display();
-    missing.map(|file| format!("{name}: has no src/{file}, as every controller has")).collect()
+/// One line for each file that every controller has and this folder has not.
+fn missing_files(folder: &str) -> Vec<String> {
+    let source = root().join(folder).join("src");
+    let missing = CONTROLLER_FILES.iter().filter(|it| !source.join(it).exists());
+    missing.map(|file| format!("{folder}: has no src/{file}, as every controller has")).collect()
 }
 
 /// All files below a folder whose names end so, in a stable order.
@@ -363,7 +326,7 @@ mod tests {
         assert!(broken(&path("write.rs"), "api.patch(name, &params).await?;").is_empty());
         assert_eq!(broken(&path("links.rs"), "\"reboot.metal3.io/key\"").len(), 1);
         assert!(broken(&path("tests.rs"), "\"reboot.metal3.io/key\"").is_empty());
-        assert!(!controllers(root()).iter().any(|it| it.ends_with("kubectl-ferrite")));
+        assert!(!is_controller(&path("write.rs")));
     }
 
     #[test]
@@ -386,10 +349,9 @@ mod tests {
 
     #[test]
     fn the_sample_has_every_file_and_a_crate_without_them_is_told_each() {
-        let sample = root().join("tests/sample");
-        assert!(controllers(root()).contains(&sample));
-        assert_eq!(missing_files(&sample), Vec::<String>::new());
-        let missing = missing_files(&root().join("crates/api-types"));
+        assert!(is_controller("tests/sample/src/main.rs"));
+        assert_eq!(missing_files("tests/sample"), Vec::<String>::new());
+        let missing = missing_files("crates/api-types");
         assert_eq!(missing.len(), CONTROLLER_FILES.len() - 1, "{missing:?}");
         assert!(missing[0].starts_with("crates/api-types: has no src/main.rs"), "{missing:?}");
     }

@@ -21,11 +21,10 @@ use bench::registrar::Registrar;
 use bench::steps::{step, step_async};
 use bench::{cache, go};
 use clap::ValueEnum;
-use serde::Serialize;
 
 use self::pictures::Watching;
 use self::stage::{Bmc, Cluster, Controller, Server, Stage, Unknown};
-use crate::controllers::{self, PODS};
+use crate::controllers::PODS;
 use crate::program::Environment;
 
 mod bmo_reboot;
@@ -237,14 +236,13 @@ async fn keep() -> anyhow::Result<()> {
     let mut services = Vec::new();
     let mut controllers = Vec::new();
     let folder = folder()?;
+    // Each takes what it knows.
+    let environment: Environment = vec![
+        ("FERRITE_LOG_FORMAT", "text".to_owned()),
+        ("IRONIC_ENDPOINT", ironic.endpoint.clone()),
+        ("FERRITE_SCALE_TO_HOSTS", "true".to_owned()),
+    ];
     for name in PODS {
-        let mut environment: Environment = vec![("FERRITE_LOG_FORMAT", "text".to_owned())];
-        if controllers::find(name).is_some_and(|it| it.speaks_to_ironic) {
-            environment.push(("IRONIC_ENDPOINT", ironic.endpoint.clone()));
-        }
-        if name == "capm3-reuse" {
-            environment.push(("FERRITE_SCALE_TO_HOSTS", "true".to_owned()));
-        }
         let program = folder.join(name);
         let starting = stage::start_controller(&plane, &program, name, &environment);
         let running = step_async(name, starting).await?;
@@ -262,15 +260,11 @@ async fn keep() -> anyhow::Result<()> {
         cluster,
         controllers,
     };
-    write(&state_file(), &running)?;
+    // Written beside and renamed: whoever waits for the file reads it whole.
+    let new = state_file().with_extension("new");
+    fs::write(&new, serde_json::to_vec_pretty(&running)?)?;
+    fs::rename(new, state_file())?;
     std::future::pending().await
-}
-
-/// Written beside and renamed: whoever waits for the file reads it whole.
-fn write(file: &Path, content: &impl Serialize) -> anyhow::Result<()> {
-    let new = file.with_extension("new");
-    fs::write(&new, serde_json::to_vec_pretty(content)?)?;
-    Ok(fs::rename(new, file)?)
 }
 
 fn forget() {

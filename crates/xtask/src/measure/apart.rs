@@ -7,6 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 
+use crate::program::family;
+
 /// Half of the processors are one server's alone, until this is dropped.
 pub(super) struct Apart {
     everybody: BTreeSet<u32>,
@@ -69,18 +71,6 @@ fn allowed(status: &str) -> Option<Vec<u32>> {
     Some(processors)
 }
 
-/// A process and all that it started.
-fn family(root: u32) -> BTreeSet<u32> {
-    let mut family = BTreeSet::from([root]);
-    for task in fs::read_dir(format!("/proc/{root}/task")).into_iter().flatten().flatten() {
-        let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-        for child in children.split_whitespace().filter_map(|it| it.parse().ok()) {
-            family.extend(self::family(child));
-        }
-    }
-    family
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,20 +82,5 @@ mod tests {
         assert_eq!(allowed(&status("0-1")), Some(vec![0, 1]));
         assert_eq!(allowed(&status("1,4-6")), Some(vec![1, 4, 5, 6]));
         assert_eq!(allowed("Name:\tnone\n"), None);
-    }
-
-    #[test]
-    fn a_family_is_everybody_that_was_started_whoever_started_it() {
-        let mut shell = Command::new("sh");
-        let shell = shell.args(["-c", "sh -c 'echo ready; sleep 60; true'; true"]);
-        let mut shell = shell.stdout(std::process::Stdio::piped()).spawn().unwrap();
-        let mut ready = [0];
-        std::io::Read::read(shell.stdout.as_mut().unwrap(), &mut ready).unwrap();
-        let theirs = family(shell.id());
-        assert!(theirs.len() >= 2 && family(std::process::id()).is_superset(&theirs), "{theirs:?}");
-        for process in theirs {
-            let _ = Command::new("kill").args(["-s", "KILL", &process.to_string()]).status();
-        }
-        shell.wait().unwrap();
     }
 }

@@ -179,12 +179,11 @@ impl<'a> Program<'a> {
         path: PathBuf,
         is_peer: bool,
     ) -> anyhow::Result<Self> {
-        let controller = controllers::find(work.controller);
         crds::install(&ground.admin, work.crds).await?;
         if work.crds.contains(&Group::Capm3) {
             cluster_api::install_crds(&ground.admin).await?;
         }
-        if let Some(controller) = controller {
+        if let Some(controller) = controllers::find(work.controller) {
             let own = api_types::own_crds().into_iter().filter(|it| it.0 == controller.name);
             crds::create(&ground.admin, &own.map(|it| it.1).collect::<Vec<_>>()).await?;
             let needed = (controller.needed)();
@@ -196,7 +195,7 @@ impl<'a> Program<'a> {
         let mut environment: Environment =
             work.environment.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let mut ironic = None;
-        if controller.is_some_and(|it| it.speaks_to_ironic) {
+        if controllers::speaks_to_ironic(work.controller) {
             let own = OwnIronic::start().await?;
             environment.push(("IRONIC_ENDPOINT", own.proxy.endpoint.clone()));
             ironic = Some(Rc::new(own));
