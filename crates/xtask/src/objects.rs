@@ -5,12 +5,23 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use bench::cluster_api::objects::Kind;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+
+pub(crate) const HOST: Kind = Kind { api_version: "metal3.io/v1alpha1", kind: "BareMetalHost" };
+pub(crate) const DISCOVERY: Kind = Kind { kind: "BareMetalHostDiscovery", ..HOST };
+pub(crate) const REMEDIATION: Kind =
+    Kind { api_version: "remediation.metal3.io/v1alpha1", kind: "Metal3Remediation" };
+
+/// A kind of Hive.
+pub(crate) const fn hive(kind: &'static str) -> Kind {
+    Kind { api_version: "hive.openshift.io/v1", kind }
+}
 
 /// How often [`until`] looks.
 const APART: Duration = Duration::from_millis(100);

@@ -3,12 +3,11 @@
 use api_types::metal3::{BareMetalHost, PowerRecord};
 use api_types::names::ferrite::{POWER, POWER_MANAGED};
 use api_types::names::metal3::REBOOT;
-use kube::api::Api;
 use serde_json::{Value, json};
 
-use super::stage::{Server, Stage};
+use super::stage::{Place, Server, Stage};
 use super::table::{Table, text};
-use crate::objects::{annotate, apply, merge_status, namespace};
+use crate::objects::{HOST, annotate, merge_status};
 
 const NAMESPACE: &str = "demo-power";
 
@@ -18,55 +17,55 @@ const NAMESPACE: &str = "demo-power";
 /// When a server does not do what the chapter says.
 pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
     println!("\nbmo-reboot: power, for many clients, exactly once");
-    let client = stage.admin().await?;
-    namespace(&client, NAMESPACE).await?;
+    let place = stage.place(NAMESPACE).await?;
     let server = &stage.servers[0];
-    let host = host(server);
-    apply(&client, Some(NAMESPACE), &host).await?;
-    let hosts: Api<BareMetalHost> = Api::namespaced(client, NAMESPACE);
+    let image = json!({ "url": "https://images.example.com/one.qcow2", "checksum": "sha256:0" });
+    let spec = json!({
+        "online": true,
+        "bmc": { "address": format!("redfish+{}", server.bmc.url()), "credentialsName": "bmc" },
+        "image": image,
+    });
+    let mut host = HOST.object(&server.name, &spec);
+    host["metadata"]["labels"] = json!({ POWER: POWER_MANAGED });
+    place.apply(&host).await?;
+    let hosts = place.api(HOST);
     // As it is once the operator has installed it: that part is not shown here.
     let status = json!({
         "poweredOn": false, "operationalStatus": "OK", "errorMessage": "", "errorCount": 0,
-        "provisioning": { "state": "provisioned", "ID": server.node, "image": { "url": host["spec"]["image"]["url"] } },
+        "provisioning": { "state": "provisioned", "ID": server.node, "image": { "url": image["url"] } },
     });
     merge_status(&hosts, &server.name, &status).await?;
-    let mut table = Table::new(&["HOST", "BMC", "POWERED ON", "REBOOTING    ", "HELD BY"]);
     let request = async |client: &str, value: Option<&str>| {
         annotate(&hosts, &server.name, &format!("{REBOOT}/{client}"), value).await
     };
+    let table = Table::new(&["HOST", "BMC", "POWERED ON", "REBOOTING    ", "HELD BY"]);
+    let mut scene = Scene { place: &place, server, table };
 
-    table.say("A host that is to be online is switched on:");
-    watch(&mut table, &hosts, server, "the server is on", |host, power| {
-        power == "On" && powered_on(host)
-    })
-    .await?;
+    scene.table.say("A host that is to be online is switched on:");
+    scene.watch("the server is on", |host, power| power == "On" && powered_on(host)).await?;
 
-    table.say(
+    scene.table.say(
         "Two clients want to work on it while it is off. A backup asks softly, a remediation hard:",
     );
     request("backup", Some("")).await?;
     request("remediation", Some(r#"{"mode": "hard"}"#)).await?;
-    watch(&mut table, &hosts, server, "the server is off", |host, power| {
-        power == "Off" && !powered_on(host)
-    })
-    .await?;
+    scene.watch("the server is off", |host, power| power == "Off" && !powered_on(host)).await?;
 
-    table.say("The remediation is done and lets go. The backup is not: the server stays off.");
+    scene
+        .table
+        .say("The remediation is done and lets go. The backup is not: the server stays off.");
     request("remediation", None).await?;
-    watch(&mut table, &hosts, server, "the hold of the backup alone is shown", |host, power| {
+    let is_the_backups = |host: &Value, power: &str| {
         let held = held(host);
         let is_by = |key: &str| held.iter().any(|held| held.ends_with(key));
         power == "Off" && is_by("/backup") && !is_by("/remediation")
-    })
-    .await?;
+    };
+    scene.watch("the hold of the backup alone is shown", is_the_backups).await?;
 
-    table.say("The backup lets go, too, and power returns:");
+    scene.table.say("The backup lets go, too, and power returns:");
     request("backup", None).await?;
-    watch(&mut table, &hosts, server, "the server is on again", |host, power| {
-        power == "On" && powered_on(host)
-    })
-    .await?;
-    let host = serde_json::to_value(hosts.get(&server.name).await?)?;
+    scene.watch("the server is on again", |host, power| power == "On" && powered_on(host)).await?;
+    let host = place.get(HOST, &server.name).await?;
     let provisioning = &host["status"]["provisioning"];
     println!(
         "\n  Asked for at {}; what ran before {} is gone.",
@@ -76,36 +75,28 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn host(server: &Server) -> Value {
-    json!({
-        "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
-        "metadata": { "name": server.name, "labels": { (POWER): POWER_MANAGED } },
-        "spec": {
-            "online": true,
-            "bmc": { "address": format!("redfish+{}", server.bmc.url()), "credentialsName": "bmc" },
-            "image": { "url": "https://images.example.com/one.qcow2", "checksum": "sha256:0" },
-        },
-    })
+struct Scene<'a> {
+    place: &'a Place,
+    server: &'a Server,
+    table: Table,
 }
 
-async fn watch(
-    table: &mut Table,
-    hosts: &Api<BareMetalHost>,
-    server: &Server,
-    what: &str,
-    is_so: impl Fn(&Value, &str) -> bool,
-) -> anyhow::Result<()> {
-    let look = async || {
-        let host = serde_json::to_value(hosts.get(&server.name).await?)?;
-        let power = server.bmc.power().await?;
-        let is_so = is_so(&host, &power);
-        let on = powered_on(&host).to_string();
-        anyhow::Ok((
-            vec![vec![server.name.clone(), power, on, rebooting(&host), keys(&host)]],
-            is_so,
-        ))
-    };
-    table.until(what, look).await
+impl Scene<'_> {
+    /// Shows the host until it, and what its BMC says of its power, are so.
+    async fn watch(
+        &mut self,
+        what: &str,
+        is_so: impl Fn(&Value, &str) -> bool,
+    ) -> anyhow::Result<()> {
+        let look = async || {
+            let host = self.place.get(HOST, &self.server.name).await?;
+            let power = self.server.bmc.power().await?;
+            let is_so = is_so(&host, &power);
+            let (name, on) = (self.server.name.clone(), powered_on(&host).to_string());
+            anyhow::Ok((vec![vec![name, power, on, rebooting(&host), keys(&host)]], is_so))
+        };
+        self.table.until(what, look).await
+    }
 }
 
 fn powered_on(host: &Value) -> bool {

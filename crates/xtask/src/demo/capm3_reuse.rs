@@ -2,22 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use api_types::names;
 use api_types::names::capi::{CLONED_FROM_NAME, DEPLOYMENT_NAME};
-use api_types::names::ferrite::INTENDS_HOST;
-use api_types::names::ferrite::{POWER, POWER_MANAGED};
-use api_types::names::metal3::HOST;
+use api_types::names::ferrite::{INTENDS_HOST, POWER, POWER_MANAGED};
 use bench::bmo;
 use bench::cluster_api::objects::{
     MACHINE_DEPLOYMENT, METAL3_MACHINE, kubeadm_config_template, machine_deployment,
     metal3_machine_template,
 };
-use kube::api::{DynamicObject, ListParams};
-use kube::{Client, ResourceExt as _};
-use serde_json::json;
+use kube::api::ListParams;
+use serde_json::{Value, json};
 
-use super::stage::{Server, Stage};
+use super::stage::{Place, Server, Stage};
 use super::table::{Table, text};
-use crate::objects::{apply, merge_status};
+use crate::objects::{HOST, merge_status};
 
 const MACHINES: u32 = 3;
 pub(super) const DEPLOYMENT: &str = "workers";
@@ -32,24 +30,20 @@ const TEMPLATES: [&str; 2] = ["image-1", "image-2"];
 /// When a machine does not come up, or comes up on another server.
 pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
     println!("\ncapm3-reuse: the right host for every machine, and the same host again");
-    let client = stage.admin().await?;
-    let place = Place { client: &client, namespace: &stage.cluster.namespace };
-    let servers = servers(stage);
-    place.prepare(servers).await?;
-    let (before, after) = place.turn().await?;
+    let place = stage.in_cluster().await?;
+    prepare(&place, servers(stage)).await?;
+    let (before, after) = turn(&place).await?;
     let mut table = new_table();
 
     table.say(&format!(
         "{MACHINES} machines of one MachineDeployment come up on four servers (Cluster API's own managers drive them):"
     ));
-    place.deploy(&stage.cluster.name, before).await?;
-    let first = place.come_up(&mut table, servers, before).await?;
+    let first = bring_up(&mut table, stage, &place, before).await?;
 
     table.say(&format!(
         "The deployment gets another template, {after}, so every machine is replaced. While a host is cleared it is kept for the deployment:"
     ));
-    place.deploy(&stage.cluster.name, after).await?;
-    let second = place.come_up(&mut table, servers, after).await?;
+    let second = bring_up(&mut table, stage, &place, after).await?;
 
     println!("\n  {:<10}  {:<28}  NEW MACHINE", "HOST", "OLD MACHINE");
     for (host, old) in &first {
@@ -73,101 +67,85 @@ pub(super) fn servers(stage: &Stage) -> &[Server] {
 /// # Errors
 /// When one does not come up.
 pub(super) async fn come_up(stage: &Stage) -> anyhow::Result<()> {
-    let client = stage.admin().await?;
-    let place = Place { client: &client, namespace: &stage.cluster.namespace };
-    place.prepare(servers(stage)).await?;
-    let (template, _) = place.turn().await?;
-    place.deploy(&stage.cluster.name, template).await?;
-    place.come_up(&mut new_table(), servers(stage), template).await.map(drop)
+    let place = stage.in_cluster().await?;
+    prepare(&place, servers(stage)).await?;
+    let (template, _) = turn(&place).await?;
+    bring_up(&mut new_table(), stage, &place, template).await.map(drop)
 }
 
 fn new_table() -> Table {
     Table::new(&["HOST", "BMC", "STATE      ", "CONSUMER                         ", "IMAGE"])
 }
 
-struct Place<'a> {
-    client: &'a Client,
-    namespace: &'a str,
+/// Hosts and templates.
+async fn prepare(place: &Place, servers: &[Server]) -> anyhow::Result<()> {
+    for server in servers {
+        host(place, server).await?;
+    }
+    for template in TEMPLATES {
+        let mut object = metal3_machine_template(template);
+        object["spec"]["nodeReuse"] = json!(true);
+        object["spec"]["template"]["spec"]["hostSelector"] =
+            json!({ "matchLabels": { RACK: "a" } });
+        place.apply(&object).await?;
+    }
+    place.apply(&kubeadm_config_template("join")).await
 }
 
-impl Place<'_> {
-    /// Hosts and templates.
-    async fn prepare(&self, servers: &[Server]) -> anyhow::Result<()> {
-        for server in servers {
-            self.host(server).await?;
+/// An available host whose power is bmo-reboot's; a stand-in plays the operator that installs it.
+async fn host(place: &Place, server: &Server) -> anyhow::Result<()> {
+    let (namespace, name) = (&place.namespace, &server.name);
+    if !place.get(HOST, name).await?.is_null() {
+        return Ok(());
+    }
+    let labels = json!({ POWER: POWER_MANAGED, RACK: "a" });
+    bmo::make_host(&place.client, namespace, name, namespace, &labels).await?;
+    let status = json!({ "provisioning": { "ID": server.node } });
+    merge_status(&place.api(HOST), name, &status).await
+}
+
+/// The template that the deployment has or will begin with, and the other one.
+async fn turn(place: &Place) -> anyhow::Result<(&'static str, &'static str)> {
+    let deployment = place.get(MACHINE_DEPLOYMENT, DEPLOYMENT).await?;
+    let [first, second] = TEMPLATES;
+    let has_second = deployment["spec"]["template"]["spec"]["infrastructureRef"]["name"] == second;
+    Ok(if has_second { (second, first) } else { (first, second) })
+}
+
+/// Gives the deployment this template, and shows the hosts until there are only machines of it, all up; gives the machine of
+/// each host.
+async fn bring_up(
+    table: &mut Table,
+    stage: &Stage,
+    place: &Place,
+    template: &str,
+) -> anyhow::Result<BTreeMap<String, String>> {
+    let cluster = &stage.cluster.name;
+    place.apply(&machine_deployment(DEPLOYMENT, cluster, MACHINES, template, "join")).await?;
+    let mut up = BTreeMap::new();
+    let look = async || {
+        let all = place.list(METAL3_MACHINE, &of_deployment()).await?;
+        let mut rows = Vec::new();
+        for server in servers(stage) {
+            let host = place.get(HOST, &server.name).await?;
+            let image = all.iter().find(|it| host_of(it) == server.name).map(cloned_from);
+            rows.push(vec![
+                server.name.clone(),
+                server.bmc.power().await?,
+                text(&host["status"]["provisioning"]["state"]),
+                consumer(&host),
+                image.unwrap_or_else(|| "-".to_owned()),
+            ]);
         }
-        for template in TEMPLATES {
-            let mut object = metal3_machine_template(template);
-            object["spec"]["nodeReuse"] = json!(true);
-            object["spec"]["template"]["spec"]["hostSelector"] =
-                json!({ "matchLabels": { RACK: "a" } });
-            apply(self.client, Some(self.namespace), &object).await?;
-        }
-        let join = kubeadm_config_template("join");
-        apply(self.client, Some(self.namespace), &join).await.map(drop)
-    }
-
-    /// An available host whose power is bmo-reboot's; a stand-in plays the operator that installs it.
-    async fn host(&self, server: &Server) -> anyhow::Result<()> {
-        let hosts = bmo::api(self.client, self.namespace);
-        if hosts.get_opt(&server.name).await?.is_some() {
-            return Ok(());
-        }
-        let labels = json!({ (POWER): POWER_MANAGED, (RACK): "a" });
-        bmo::make_host(self.client, self.namespace, &server.name, self.namespace, &labels).await?;
-        merge_status(&hosts, &server.name, &json!({ "provisioning": { "ID": server.node } })).await
-    }
-
-    /// The template that the deployment has or will begin with, and the other one.
-    async fn turn(&self) -> anyhow::Result<(&'static str, &'static str)> {
-        let deployment =
-            MACHINE_DEPLOYMENT.api(self.client, self.namespace).get_opt(DEPLOYMENT).await?;
-        let [first, second] = TEMPLATES;
-        let has_second = deployment.is_some_and(|it| {
-            it.data["spec"]["template"]["spec"]["infrastructureRef"]["name"] == second
-        });
-        Ok(if has_second { (second, first) } else { (first, second) })
-    }
-
-    async fn deploy(&self, cluster: &str, template: &str) -> anyhow::Result<()> {
-        let object = machine_deployment(DEPLOYMENT, cluster, MACHINES, template, "join");
-        apply(self.client, Some(self.namespace), &object).await.map(drop)
-    }
-
-    /// Shows the hosts until there are only machines of this template, all up; gives the machine of each host.
-    async fn come_up(
-        &self,
-        table: &mut Table,
-        servers: &[Server],
-        template: &str,
-    ) -> anyhow::Result<BTreeMap<String, String>> {
-        let machines = METAL3_MACHINE.api(self.client, self.namespace);
-        let hosts = bmo::api(self.client, self.namespace);
-        let mut up = BTreeMap::new();
-        let look = async || {
-            let all = machines.list(&of_deployment()).await?.items;
-            let mut rows = Vec::new();
-            for server in servers {
-                let host = hosts.get(&server.name).await?;
-                let image = all.iter().find(|it| host_of(it) == server.name).map(cloned_from);
-                rows.push(vec![
-                    server.name.clone(),
-                    server.bmc.power().await?,
-                    text(&host.data["status"]["provisioning"]["state"]),
-                    consumer(&host),
-                    image.unwrap_or_else(|| "-".to_owned()),
-                ]);
-            }
-            let is_up = |it: &&DynamicObject| {
-                cloned_from(it) == template
-                    && it.data["status"]["initialization"]["provisioned"] == true
-            };
-            up = all.iter().filter(is_up).map(|it| (host_of(it), it.name_any())).collect();
-            anyhow::Ok((rows, all.len() == MACHINES as usize && up.len() == all.len()))
+        let is_up = |it: &&Value| {
+            cloned_from(it) == template && it["status"]["initialization"]["provisioned"] == true
         };
-        table.until(&format!("{MACHINES} machines of {template} are up"), look).await?;
-        Ok(up)
-    }
+        let name = |it: &Value| (host_of(it).to_owned(), text(&it["metadata"]["name"]));
+        up = all.iter().filter(is_up).map(name).collect();
+        anyhow::Ok((rows, all.len() == MACHINES as usize && up.len() == all.len()))
+    };
+    table.until(&format!("{MACHINES} machines of {template} are up"), look).await?;
+    Ok(up)
 }
 
 /// Machines of the chapter. There may be those of others.
@@ -175,17 +153,19 @@ pub(super) fn of_deployment() -> ListParams {
     ListParams::default().labels(&format!("{DEPLOYMENT_NAME}={DEPLOYMENT}"))
 }
 
-fn cloned_from(machine: &DynamicObject) -> String {
-    machine.annotations().get(CLONED_FROM_NAME).cloned().unwrap_or_default()
+fn cloned_from(machine: &Value) -> String {
+    text(&machine["metadata"]["annotations"][CLONED_FROM_NAME])
 }
 
-fn host_of(machine: &DynamicObject) -> String {
-    let named = [INTENDS_HOST, HOST].iter().find_map(|key| machine.annotations().get(*key));
-    named.map_or("", |it| it.rsplit('/').next().unwrap_or_default()).to_owned()
+fn host_of(machine: &Value) -> &str {
+    let annotations = &machine["metadata"]["annotations"];
+    let named =
+        [INTENDS_HOST, names::metal3::HOST].iter().find_map(|key| annotations[*key].as_str());
+    named.and_then(|it| it.rsplit('/').next()).unwrap_or_default()
 }
 
-fn consumer(host: &DynamicObject) -> String {
-    let consumer = &host.data["spec"]["consumerRef"];
+fn consumer(host: &Value) -> String {
+    let consumer = &host["spec"]["consumerRef"];
     match (consumer["kind"].as_str(), consumer["name"].as_str()) {
         (Some(kind), Some(name)) => format!("{kind} {name}"),
         _ => "-".to_owned(),

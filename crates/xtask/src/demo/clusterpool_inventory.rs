@@ -2,21 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use bench::hive::{PLAYED_BY, api, kind};
-use kube::Client;
+use bench::hive::{PLAYED_BY, kind};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use super::stage::Stage;
+use super::stage::{Place, Stage};
 use super::table::{PATIENCE, Table};
-use crate::objects::{self, namespace, secret, until};
+use crate::objects::{apply, hive, secret, until};
 
 const NAMESPACE: &str = "demo-pools";
 const POOL: &str = "lab";
 const CLAIM: &str = "team-a";
 const RELEASE: &str = "demo-release";
 const ENTRIES: [&str; 5] = ["alpha", "beta", "gamma", "delta", "epsilon"];
-const CUSTOMIZATION: &str = "ClusterDeploymentCustomization";
 /// The value of the label by which Hive's stand-in knows what to play.
 pub(crate) const PLAYER: &str = "demo";
 
@@ -26,62 +24,60 @@ pub(crate) const PLAYER: &str = "demo";
 /// When the pool does not do what the chapter says.
 pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
     println!("\nclusterpool-inventory: clusters whose names and addresses exist once");
-    let client = stage.admin().await?;
-    prepare(&client).await?;
-    let mut table = Table::new(&["ENTRY", "STATUS", "CLUSTER", "IS", "CLAIM", "WHY"]);
+    let place = stage.place(NAMESPACE).await?;
+    prepare(&place).await?;
+    let table = Table::new(&["ENTRY", "STATUS", "CLUSTER", "IS", "CLAIM", "WHY"]);
+    let mut scene = Scene { place: &place, table };
 
-    table.say(
+    scene.table.say(
         "A pool of four with five entries. A patch of gamma replaces a key that is not there:",
     );
-    let list: Vec<Value> = ENTRIES.iter().map(|it| json!({ "name": it })).collect();
-    apply(&client, "ClusterPool", POOL, &pool(&list)).await?;
-    watch(&mut table, &client, "four clusters run and gamma is broken", |rows| {
-        running(rows) == 4 && rows["gamma"].status == "Broken by configuration"
-    })
-    .await?;
+    place.apply(&pool(&ENTRIES)).await?;
+    let gamma_is_broken =
+        |rows: &Entries| running(rows) == 4 && rows["gamma"].status == "Broken by configuration";
+    scene.watch("four clusters run and gamma is broken", gamma_is_broken).await?;
 
-    table.say("A team claims a cluster. The pool wants a fourth again, and has no entry for it:");
-    let claim = json!({
-        "metadata": { "labels": { PLAYED_BY: PLAYER } },
-        "spec": { "clusterPoolName": POOL },
-    });
-    apply(&client, "ClusterClaim", CLAIM, &claim).await?;
-    watch(&mut table, &client, "the claim has a cluster", |rows| {
-        rows.values().any(|row| row.claim == CLAIM)
-    })
-    .await?;
+    scene
+        .table
+        .say("A team claims a cluster. The pool wants a fourth again, and has no entry for it:");
+    let mut claim = hive("ClusterClaim").object(CLAIM, &json!({ "clusterPoolName": POOL }));
+    claim["metadata"]["labels"] = json!({ PLAYED_BY: PLAYER });
+    place.apply(&claim).await?;
+    let is_claimed = |rows: &Entries| rows.values().any(|row| row.claim == CLAIM);
+    scene.watch("the claim has a cluster", is_claimed).await?;
 
-    table.say("The patch of gamma is corrected:");
-    entry(&client, "gamma", "gamma", false).await?;
-    watch(&mut table, &client, "gamma has a cluster", |rows| running(rows) == 5).await?;
+    scene.table.say("The patch of gamma is corrected:");
+    place.apply(&entry("gamma", "gamma", false)).await?;
+    scene.watch("gamma has a cluster", |rows| running(rows) == 5).await?;
 
     // Which cluster the team got is chance: what was made in one second is told apart by its name.
-    let now = rows(&client).await?;
+    let now = entries(&place).await?;
     let mut free = ["beta", "alpha", "delta"].into_iter().filter(|it| now[*it].claim.is_empty());
     let (edited, removed) = (free.next().unwrap_or("beta"), free.next().unwrap_or("delta"));
 
-    table.say(&format!(
+    scene.table.say(&format!(
         "The patch of {edited} is edited. Nobody has claimed its cluster, so it is replaced:"
     ));
-    let before = now[edited].cluster.clone();
-    entry(&client, edited, &format!("{edited}-2"), false).await?;
-    watch(&mut table, &client, "it has another cluster", |rows| {
-        running(rows) == 5 && rows[edited].cluster != before && rows[edited].status == "Reserved"
-    })
-    .await?;
+    let before = &now[edited].cluster;
+    place.apply(&entry(edited, &format!("{edited}-2"), false)).await?;
+    let is_replaced = |rows: &Entries| {
+        let row = &rows[edited];
+        running(rows) == 5 && row.cluster != *before && row.status == "Reserved"
+    };
+    scene.watch("it has another cluster", is_replaced).await?;
 
-    table.say(&format!("{removed} is taken off the list. Its cluster goes, and then the entry:"));
-    let left: Vec<Value> =
-        ENTRIES.iter().filter(|it| **it != removed).map(|it| json!({ "name": it })).collect();
-    apply(&client, "ClusterPool", POOL, &pool(&left)).await?;
-    watch(&mut table, &client, "it is gone", |rows| {
-        !rows.contains_key(removed) && running(rows) == 4
-    })
-    .await
+    scene
+        .table
+        .say(&format!("{removed} is taken off the list. Its cluster goes, and then the entry:"));
+    let left: Vec<&str> = ENTRIES.into_iter().filter(|it| *it != removed).collect();
+    place.apply(&pool(&left)).await?;
+    let is_gone = |rows: &Entries| !rows.contains_key(removed) && running(rows) == 4;
+    scene.watch("it is gone", is_gone).await
 }
 
-fn pool(entries: &[Value]) -> Value {
-    json!({ "spec": {
+fn pool(entries: &[&str]) -> Value {
+    let entries: Vec<Value> = entries.iter().map(|it| json!({ "name": it })).collect();
+    let spec = json!({
         "platform": { "none": {} },
         "baseDomain": "example.com",
         "imageSetRef": { "name": RELEASE },
@@ -91,24 +87,24 @@ fn pool(entries: &[Value]) -> Value {
         "size": 4,
         "labels": { PLAYED_BY: PLAYER },
         "inventory": { "ClusterDeploymentCustomizations": entries },
-    }})
+    });
+    hive("ClusterPool").object(POOL, &spec)
 }
 
 /// An entry that names its cluster; a broken one replaces something that the install config does not have.
-async fn entry(client: &Client, name: &str, host: &str, broken: bool) -> anyhow::Result<()> {
+fn entry(name: &str, host: &str, broken: bool) -> Value {
     let mut patches = vec![json!({ "op": "replace", "path": "/metadata/name", "value": host })];
     if broken {
         patches.push(json!({ "op": "replace", "path": "/vip", "value": "192.0.2.9" }));
     }
-    let object = json!({ "spec": { "installConfigPatches": patches } });
-    apply(client, CUSTOMIZATION, name, &object).await
+    let spec = json!({ "installConfigPatches": patches });
+    hive("ClusterDeploymentCustomization").object(name, &spec)
 }
 
 /// Everything but the pool, as if the chapter had never been played.
-async fn prepare(client: &Client) -> anyhow::Result<()> {
-    namespace(client, NAMESPACE).await?;
+async fn prepare(place: &Place) -> anyhow::Result<()> {
     for (of, name) in [("ClusterClaim", CLAIM), ("ClusterPool", POOL)] {
-        let api = api(client, NAMESPACE, of);
+        let api = place.api(hive(of));
         if api.get_opt(name).await?.is_some() {
             api.delete(name, &DeleteParams::default()).await?;
             until("the pool of before is gone", PATIENCE, async || {
@@ -119,30 +115,13 @@ async fn prepare(client: &Client) -> anyhow::Result<()> {
     }
     let config = "apiVersion: v1\nmetadata: {name: x}\nbaseDomain: x\nplatform: {none: {}}\n";
     let config = json!({ "install-config.yaml": config });
-    secret(client, NAMESPACE, "install-config", &config).await?;
-    let release = json!({ "spec": { "releaseImage": "registry.example.com/release:1" } });
-    put(client, None, ("ClusterImageSet", RELEASE), &release).await?;
+    secret(&place.client, NAMESPACE, "install-config", &config).await?;
+    let release = json!({ "releaseImage": "registry.example.com/release:1" });
+    apply(&place.client, None, &hive("ClusterImageSet").object(RELEASE, &release)).await?;
     for name in ENTRIES {
-        entry(client, name, name, name == "gamma").await?;
+        place.apply(&entry(name, name, name == "gamma")).await?;
     }
     Ok(())
-}
-
-async fn apply(client: &Client, of: &str, name: &str, object: &Value) -> anyhow::Result<()> {
-    put(client, Some(NAMESPACE), (of, name), object).await
-}
-
-async fn put(
-    client: &Client,
-    namespace: Option<&str>,
-    (of, name): (&str, &str),
-    object: &Value,
-) -> anyhow::Result<()> {
-    let mut object = object.clone();
-    object["apiVersion"] = json!("hive.openshift.io/v1");
-    object["kind"] = json!(of);
-    object["metadata"]["name"] = json!(name);
-    objects::apply(client, namespace, &object).await.map(drop)
 }
 
 /// How one entry is.
@@ -155,17 +134,20 @@ struct Row {
     why: String,
 }
 
-fn running(rows: &BTreeMap<String, Row>) -> usize {
-    rows.values().filter(|row| row.is == "running").count()
+/// The entries of the pool, by their names.
+type Entries = BTreeMap<String, Row>;
+
+fn running(entries: &Entries) -> usize {
+    entries.values().filter(|row| row.is == "running").count()
 }
 
-async fn rows(client: &Client) -> anyhow::Result<BTreeMap<String, Row>> {
-    let all: Api<DynamicObject> = Api::all_with(client.clone(), &kind("ClusterDeployment"));
+async fn entries(place: &Place) -> anyhow::Result<Entries> {
     let which = ListParams::default().labels(&format!("{PLAYED_BY}={PLAYER}"));
+    let all: Api<DynamicObject> = Api::all_with(place.client.clone(), &kind("ClusterDeployment"));
     let clusters = all.list(&which).await?.items;
-    let pool = api(client, NAMESPACE, "ClusterPool").get(POOL).await?;
-    let mut rows = BTreeMap::new();
-    for (name, state) in pool.data["status"]["inventory"].as_object().into_iter().flatten() {
+    let pool = place.get(hive("ClusterPool"), POOL).await?;
+    let mut entries = Entries::new();
+    for (name, state) in pool["status"]["inventory"].as_object().into_iter().flatten() {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let mut row = Row {
             status: text(&state["status"]),
@@ -185,25 +167,28 @@ async fn rows(client: &Client) -> anyhow::Result<BTreeMap<String, Row>> {
             };
             word.clone_into(&mut row.is);
         }
-        rows.insert(name.clone(), row);
+        entries.insert(name.clone(), row);
     }
-    Ok(rows)
+    Ok(entries)
 }
 
-async fn watch(
-    table: &mut Table,
-    client: &Client,
-    what: &str,
-    is_so: impl Fn(&BTreeMap<String, Row>) -> bool,
-) -> anyhow::Result<()> {
-    let look = async || {
-        let rows = rows(client).await?;
-        let cells = |(name, row): (&String, &Row)| {
-            let cells = [name, &row.status, &row.cluster, &row.is, &row.claim, &row.why];
-            cells.into_iter().cloned().collect()
+struct Scene<'a> {
+    place: &'a Place,
+    table: Table,
+}
+
+impl Scene<'_> {
+    /// Shows the entries until they are so.
+    async fn watch(&mut self, what: &str, are_so: impl Fn(&Entries) -> bool) -> anyhow::Result<()> {
+        let look = async || {
+            let entries = entries(self.place).await?;
+            let cells = |(name, row): (&String, &Row)| {
+                let cells = [name, &row.status, &row.cluster, &row.is, &row.claim, &row.why];
+                cells.map(String::clone).to_vec()
+            };
+            let are_so = ENTRIES.iter().any(|it| entries.contains_key(*it)) && are_so(&entries);
+            anyhow::Ok((entries.iter().map(cells).collect(), are_so))
         };
-        let is_so = ENTRIES.iter().any(|it| rows.contains_key(*it)) && is_so(&rows);
-        anyhow::Ok((rows.iter().map(cells).collect(), is_so))
-    };
-    table.until(what, look).await
+        self.table.until(what, look).await
+    }
 }

@@ -1,25 +1,25 @@
 //! The chapter of discovery: five machines are switched on. Three become hosts at once, one is a host already, and one
 //! waits until somebody approves it.
 
-use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
 use api_types::names::ferrite::APPROVE;
 use bench::agent::Agent;
 use k8s_openapi::jiff::Timestamp;
-use kube::Client;
-use kube::api::{Api, DeleteParams, ListParams};
+use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
-use super::stage::Stage;
-use super::table::Table;
-use crate::objects::{annotate, apply, namespace};
+use super::stage::{Place, Stage};
+use super::table::{Rows, Table, text};
+use crate::objects::{DISCOVERY, HOST, annotate};
 
 const NAMESPACE: &str = "demo-discovery";
 const BY_HAND: &str = "typed-by-hand";
+const MAKER: &str = "Ferrous Works";
 const STRANGER: &str = "Unheard-of Works";
 
 /// A machine of the chapter.
 struct Machine {
     agent: Agent,
+    maker: &'static str,
     node: String,
 }
 
@@ -29,136 +29,80 @@ struct Machine {
 /// When a machine does not come to what the chapter says.
 pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
     println!("\nhost-discovery: plug it in, power it on, and it is a BareMetalHost");
-    let client = stage.admin().await?;
-    namespace(&client, NAMESPACE).await?;
-    let place = Place {
-        hosts: Api::namespaced(client.clone(), NAMESPACE),
-        discoveries: Api::namespaced(client.clone(), NAMESPACE),
-        client,
-    };
+    let place = stage.place(NAMESPACE).await?;
     // What is left of an earlier play would be known already.
-    place.hosts.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
-    place.discovery("racks", json!({ "prefix": "rack-" }), "Ferrous Works", "Automatic").await?;
-    place.discovery("strangers", json!({ "prefix": "guest-" }), STRANGER, "Manual").await?;
+    place.api(HOST).delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    for (name, prefix, maker, approval) in
+        [("racks", "rack-", MAKER, "Automatic"), ("strangers", "guest-", STRANGER, "Manual")]
+    {
+        let spec = json!({
+            "resourceNameTemplate": { "prefix": prefix, "hardwareDetails": "hostname" },
+            "selector": { "manufacturers": [maker] },
+            "approval": approval,
+        });
+        place.apply(&DISCOVERY.object(name, &spec)).await?;
+    }
     // Addresses that no earlier play used.
     let first = u32::try_from(Timestamp::now().as_second() % 1_000_000)? * 8;
-    let agents: Vec<Agent> = (1..=5).map(|number| agent(first, number)).collect();
-    place.by_hand(&agents[3]).await?;
+    let mut agents: Vec<Agent> = (1..=5).map(|number| Agent::new(first + number)).collect();
+    for agent in &mut agents {
+        agent.hostname = format!("machine-{}", agent.index);
+    }
+    // Somebody registered the fourth in the old way.
+    let known = json!({ "online": true, "bootMACAddress": agents[3].mac(0) });
+    place.apply(&HOST.object(BY_HAND, &known)).await?;
     let mut table = Table::new(&["MACHINE", "MAC", "MAKER", "HOST                 ", "WHY"]);
 
     table.say(
         "Five machines boot the agent, which tells Ironic about them. Nobody has typed anything but one address:",
     );
     let mut machines = Vec::new();
-    for agent in agents {
+    for (agent, maker) in agents.into_iter().zip([MAKER, MAKER, MAKER, MAKER, STRANGER]) {
         let mut report = agent.report();
-        if agent.index == first + 5 {
-            report["inventory"]["system_vendor"]["manufacturer"] = json!(STRANGER);
-        }
+        report["inventory"]["system_vendor"]["manufacturer"] = json!(maker);
         let node = Agent::post_to(&stage.ironic, &report).await?;
-        machines.push(Machine { agent, node });
+        machines.push(Machine { agent, maker, node });
     }
-    place
-        .watch(&mut table, &machines, "three are hosts, and one waits", |rows| {
-            rows.iter().filter(|row| row[3].starts_with("rack-")).count() == 3
-                && rows[3][3] == BY_HAND
-                && rows[4][4] == "AwaitsApproval"
-        })
-        .await?;
+    let look = async || {
+        let rows = rows(&place, &machines).await?;
+        let is_so = rows.iter().filter(|row| row[3].starts_with("rack-")).count() == 3
+            && rows[3][3] == BY_HAND
+            && rows[4][4] == "AwaitsApproval";
+        anyhow::Ok((rows, is_so))
+    };
+    table.until("three are hosts, and one waits", look).await?;
 
     table.say("The fourth was a host already, so nothing was made of it. The fifth is of a maker that has to be approved, by one annotation:");
-    annotate(&place.discoveries, "strangers", APPROVE, Some(&machines[4].node)).await?;
-    place
-        .watch(&mut table, &machines, "the fifth is a host", |rows| {
-            rows[4][3].starts_with("guest-")
-        })
-        .await?;
+    annotate(&place.api(DISCOVERY), "strangers", APPROVE, Some(&machines[4].node)).await?;
+    let look = async || {
+        let rows = rows(&place, &machines).await?;
+        let is_so = rows[4][3].starts_with("guest-");
+        anyhow::Ok((rows, is_so))
+    };
+    table.until("the fifth is a host", look).await?;
     println!(
         "\n  They have no credentials: their power is left alone until somebody adds spec.bmc."
     );
     Ok(())
 }
 
-fn agent(first: u32, number: u32) -> Agent {
-    let mut agent = Agent::new(first + number);
-    agent.hostname = format!("machine-{}", first + number);
-    agent
-}
-
-struct Place {
-    client: Client,
-    hosts: Api<BareMetalHost>,
-    discoveries: Api<BareMetalHostDiscovery>,
-}
-
-impl Place {
-    async fn discovery(
-        &self,
-        name: &str,
-        template: Value,
-        maker: &str,
-        approval: &str,
-    ) -> anyhow::Result<()> {
-        let mut template = template;
-        template["hardwareDetails"] = json!("hostname");
-        let object = json!({
-            "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHostDiscovery",
-            "metadata": { "name": name },
-            "spec": {
-                "resourceNameTemplate": template,
-                "selector": { "manufacturers": [maker] },
-                "approval": approval,
-            },
-        });
-        apply(&self.client, Some(NAMESPACE), &object).await.map(drop)
-    }
-
-    /// The host of a machine that somebody registered in the old way.
-    async fn by_hand(&self, agent: &Agent) -> anyhow::Result<()> {
-        let object = json!({
-            "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
-            "metadata": { "name": BY_HAND },
-            "spec": { "online": true, "bootMACAddress": agent.mac(0) },
-        });
-        apply(&self.client, Some(NAMESPACE), &object).await.map(drop)
-    }
-
-    async fn watch(
-        &self,
-        table: &mut Table,
-        machines: &[Machine],
-        what: &str,
-        is_so: impl Fn(&[Vec<String>]) -> bool,
-    ) -> anyhow::Result<()> {
-        let look = async || {
-            let hosts = self.hosts.list(&ListParams::default()).await?;
-            let discoveries = self.discoveries.list(&ListParams::default()).await?;
-            let mut rows = Vec::new();
-            for machine in machines {
-                let mac = machine.agent.mac(0);
-                let of_it = |host: &&BareMetalHost| {
-                    host.spec.boot_mac_address.as_deref() == Some(mac.as_str())
-                };
-                let host = hosts.iter().find(of_it).and_then(|it| it.metadata.name.clone());
-                let why = discoveries
-                    .iter()
-                    .filter_map(|it| it.status.as_ref())
-                    .flat_map(|status| &status.pending)
-                    .find(|entry| entry.node_id == machine.node)
-                    .and_then(|entry| entry.reason.clone());
-                let stranger = machine.agent.index == machines[4].agent.index;
-                let maker = if stranger { STRANGER } else { "Ferrous Works" };
-                rows.push(vec![
-                    machine.agent.hostname.clone(),
-                    mac.clone(),
-                    maker.to_owned(),
-                    host.unwrap_or_else(|| "-".to_owned()),
-                    why.unwrap_or_default(),
-                ]);
-            }
-            let is_so = is_so(&rows);
-            anyhow::Ok((rows, is_so))
-        };
-        table.until(what, look).await
-    }
+async fn rows(place: &Place, machines: &[Machine]) -> anyhow::Result<Rows> {
+    let hosts = place.list(HOST, &ListParams::default()).await?;
+    let discoveries = place.list(DISCOVERY, &ListParams::default()).await?;
+    let pending = discoveries.iter().filter_map(|it| it["status"]["pending"].as_array());
+    let pending: Vec<&Value> = pending.flatten().collect();
+    let row = |machine: &Machine| {
+        let mac = machine.agent.mac(0);
+        let host = hosts.iter().find(|it| it["spec"]["bootMACAddress"] == *mac);
+        let waits = pending.iter().find(|it| it["nodeID"] == *machine.node);
+        let why = waits.and_then(|it| it["reason"].as_str()).unwrap_or_default();
+        vec![
+            machine.agent.hostname.clone(),
+            mac,
+            machine.maker.to_owned(),
+            host.map_or_else(|| "-".to_owned(), |it| text(&it["metadata"]["name"])),
+            why.to_owned(),
+        ]
+    };
+    Ok(machines.iter().map(row).collect())
 }

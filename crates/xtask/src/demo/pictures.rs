@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use bench::prometheus::{Prometheus, Series, Target};
 use bench::steps::step_async;
 use serde_json::Value;
 
 use super::stage::Stage;
+use crate::objects::until;
 
 /// Pixels of one unit of a dashboard's grid, which is 24 wide.
 const UNIT: (f64, f64) = (48.0, 26.0);
@@ -98,15 +99,12 @@ const SEEN: Duration = Duration::from_secs(60);
 /// One that has seen every target twice: the first chapter is over in seconds, and a rate needs two points.
 async fn watched(targets: &[Target]) -> anyhow::Result<Prometheus> {
     let prometheus = Prometheus::start(targets, &[], None).await?;
-    let began = Instant::now();
-    loop {
-        let all = prometheus.query("count_over_time(up[1m]) > 1 and up == 1").await?;
-        if all.len() == targets.len() {
-            return Ok(prometheus);
-        }
-        ensure!(began.elapsed() < SEEN, "Prometheus sees {} of {}", all.len(), targets.len());
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    let seen = "count_over_time(up[1m]) > 1 and up == 1";
+    until("Prometheus sees every controller", SEEN, async || {
+        Ok((prometheus.query(seen).await?.len() == targets.len()).then_some(()))
+    })
+    .await?;
+    Ok(prometheus)
 }
 
 /// Seconds without a point that make a gap.

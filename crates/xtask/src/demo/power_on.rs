@@ -4,19 +4,17 @@ use api_types::names::ferrite::{POWER, POWER_MANAGED, SCALE_TO_HOSTS};
 use bench::agent::Agent;
 use bench::bmo;
 use bench::cluster_api::objects::{
-    Kind, MACHINE, MACHINE_DEPLOYMENT, kubeadm_config_template, machine_deployment,
+    MACHINE, MACHINE_DEPLOYMENT, kubeadm_config_template, machine_deployment,
     metal3_machine_template,
 };
 use k8s_openapi::jiff::Timestamp;
-use kube::Client;
 use serde_json::{Value, json};
 
 use super::capm3_reuse::RACK;
-use super::stage::{Stage, Unknown};
+use super::stage::{Place, Stage, Unknown};
 use super::table::{Table, text};
-use crate::objects::apply;
+use crate::objects::{DISCOVERY, HOST};
 
-const DISCOVERY: Kind = Kind { api_version: "metal3.io/v1alpha1", kind: "BareMetalHostDiscovery" };
 const DEPLOYMENT: &str = "from-the-rack";
 const MAKER: &str = "Anvil Brothers";
 
@@ -26,16 +24,14 @@ const MAKER: &str = "Anvil Brothers";
 /// When one of them does not become a node.
 pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
     println!("\nhost-discovery and capm3-reuse: from power-on to node");
-    let client = stage.admin().await?;
-    let place = Place { client, stage };
-    let deployments = MACHINE_DEPLOYMENT.api(&place.client, place.namespace());
-    if deployments.get_opt(DEPLOYMENT).await?.is_some() {
+    let place = stage.in_cluster().await?;
+    if !place.get(MACHINE_DEPLOYMENT, DEPLOYMENT).await?.is_null() {
         println!(
             "\n  The machines are nodes already. `cargo xtask demo --down`, and the next demo plays it again."
         );
         return Ok(());
     }
-    place.prepare().await?;
+    prepare(&place, &stage.cluster.name).await?;
     let mut table = Table::new(&[
         "MACHINE       ",
         "BMC         ",
@@ -56,13 +52,14 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
     let look = async || {
         let mut rows = Vec::new();
         for (name, unknown) in names.iter().zip(&stage.unknown) {
-            rows.push(place.row(name, unknown).await?);
+            rows.push(row(&place, name, unknown).await?);
         }
         let is_so = rows.iter().all(|row| row[2] == "On" && row[5] != "-");
         anyhow::Ok((rows, is_so))
     };
     table.until("three machines are nodes", look).await?;
-    let replicas = &deployments.get(DEPLOYMENT).await?.data["spec"]["replicas"];
+    let deployment = place.get(MACHINE_DEPLOYMENT, DEPLOYMENT).await?;
+    let replicas = &deployment["spec"]["replicas"];
     println!("\n  {DEPLOYMENT} has {replicas} replicas, and nobody has typed that.");
     Ok(())
 }
@@ -79,65 +76,47 @@ async fn switch_on(stage: &Stage, unknown: &Unknown, number: u32) -> anyhow::Res
     Ok(agent.hostname)
 }
 
-struct Place<'a> {
-    client: Client,
-    stage: &'a Stage,
+/// All that is typed.
+async fn prepare(place: &Place, cluster: &str) -> anyhow::Result<()> {
+    let discovery = json!({
+        "resourceNameTemplate": { "hardwareDetails": "hostname" },
+        "selector": { "manufacturers": [MAKER] },
+        "labels": { RACK: "b", POWER: POWER_MANAGED, (bmo::PLAYED_BY): place.namespace },
+        "hostDefaults": { "automatedCleaningMode": "disabled" },
+        "bmc": {
+            "addressTemplate": "redfish-virtualmedia+http://{bmcAddress}/redfish/v1/Systems/1",
+            "credentialsName": "rack-b",
+            "subnets": ["198.18.0.0/24"],
+        },
+    });
+    let mut template = metal3_machine_template(DEPLOYMENT);
+    template["spec"]["template"]["spec"]["hostSelector"] = json!({ "matchLabels": { RACK: "b" } });
+    let mut deployment = machine_deployment(DEPLOYMENT, cluster, 0, DEPLOYMENT, DEPLOYMENT);
+    deployment["metadata"]["annotations"] = json!({ SCALE_TO_HOSTS: "min=0,max=9" });
+    let discovery = DISCOVERY.object("rack-b", &discovery);
+    let join = kubeadm_config_template(DEPLOYMENT);
+    for object in [discovery, template, join, deployment] {
+        place.apply(&object).await?;
+    }
+    Ok(())
 }
 
-impl Place<'_> {
-    fn namespace(&self) -> &str {
-        &self.stage.cluster.namespace
-    }
-
-    /// All that is typed.
-    async fn prepare(&self) -> anyhow::Result<()> {
-        let labels =
-            json!({ (RACK): "b", (POWER): POWER_MANAGED, (bmo::PLAYED_BY): self.namespace() });
-        let discovery = json!({
-            "resourceNameTemplate": { "hardwareDetails": "hostname" },
-            "selector": { "manufacturers": [MAKER] },
-            "labels": labels,
-            "hostDefaults": { "automatedCleaningMode": "disabled" },
-            "bmc": {
-                "addressTemplate": "redfish-virtualmedia+http://{bmcAddress}/redfish/v1/Systems/1",
-                "credentialsName": "rack-b",
-                "subnets": ["198.18.0.0/24"],
-            },
-        });
-        let mut template = metal3_machine_template(DEPLOYMENT);
-        template["spec"]["template"]["spec"]["hostSelector"] =
-            json!({ "matchLabels": { RACK: "b" } });
-        let cluster = &self.stage.cluster.name;
-        let mut deployment = machine_deployment(DEPLOYMENT, cluster, 0, DEPLOYMENT, DEPLOYMENT);
-        deployment["metadata"]["annotations"] = json!({ SCALE_TO_HOSTS: "min=0,max=9" });
-        let discovery = DISCOVERY.object("rack-b", &discovery);
-        let join = kubeadm_config_template(DEPLOYMENT);
-        for object in [discovery, template, join, deployment] {
-            apply(&self.client, Some(self.namespace()), &object).await?;
-        }
-        Ok(())
-    }
-
-    async fn row(&self, name: &str, unknown: &Unknown) -> anyhow::Result<Vec<String>> {
-        let host = bmo::api(&self.client, self.namespace()).get_opt(name).await?;
-        let host = host.map_or(Value::Null, |it| it.data);
-        let consumer = &host["spec"]["consumerRef"]["name"];
-        let state = &host["status"]["provisioning"]["state"];
-        let state =
-            if host.is_null() || state.is_string() { text(state) } else { "made".to_owned() };
-        let node = match consumer.as_str() {
-            // A Machine and its Metal3Machine have one name.
-            Some(machine) => MACHINE.api(&self.client, self.namespace()).get_opt(machine).await?,
-            None => None,
-        };
-        let node = node.map_or(Value::Null, |it| it.data["status"]["nodeRef"]["name"].clone());
-        Ok(vec![
-            name.to_owned(),
-            unknown.ip.to_string(),
-            unknown.bmc.power().await?,
-            state,
-            text(consumer),
-            text(&node),
-        ])
-    }
+async fn row(place: &Place, name: &str, unknown: &Unknown) -> anyhow::Result<Vec<String>> {
+    let host = place.get(HOST, name).await?;
+    let consumer = &host["spec"]["consumerRef"]["name"];
+    let state = &host["status"]["provisioning"]["state"];
+    let state = if host.is_null() || state.is_string() { text(state) } else { "made".to_owned() };
+    let machine = match consumer.as_str() {
+        // A Machine and its Metal3Machine have one name.
+        Some(machine) => place.get(MACHINE, machine).await?,
+        None => Value::Null,
+    };
+    Ok(vec![
+        name.to_owned(),
+        unknown.ip.to_string(),
+        unknown.bmc.power().await?,
+        state,
+        text(consumer),
+        text(&machine["status"]["nodeRef"]["name"]),
+    ])
 }

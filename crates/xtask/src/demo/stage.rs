@@ -6,12 +6,14 @@ use std::process::Command;
 
 use bench::bmc::Machine;
 use bench::cache;
+use bench::cluster_api::objects::Kind;
 use bench::control_plane::ControlPlane;
 use kube::Client;
+use kube::api::{Api, DynamicObject, ListParams};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::objects::{self, namespace};
+use crate::objects;
 use crate::program::{Account, Environment, Running};
 
 /// What runs, for `demo` to print and play on, and for `demo --down` to end.
@@ -86,9 +88,42 @@ impl Bmc {
 }
 
 impl Stage {
-    /// A client that may do everything.
-    pub(crate) async fn admin(&self) -> anyhow::Result<Client> {
-        objects::client(&self.kubeconfig).await
+    /// The place of a chapter: a namespace of this name.
+    pub(crate) async fn place(&self, namespace: &str) -> anyhow::Result<Place> {
+        let client = objects::client(&self.kubeconfig).await?;
+        objects::namespace(&client, namespace).await?;
+        Ok(Place { client, namespace: namespace.to_owned() })
+    }
+
+    /// The place of chapters about machines: the namespace of the cluster.
+    pub(crate) async fn in_cluster(&self) -> anyhow::Result<Place> {
+        self.place(&self.cluster.namespace).await
+    }
+}
+
+/// A namespace that a chapter plays in, with a client that may do everything.
+pub(crate) struct Place {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+}
+
+impl Place {
+    pub(crate) fn api(&self, kind: Kind) -> Api<DynamicObject> {
+        kind.api(&self.client, &self.namespace)
+    }
+
+    pub(crate) async fn apply(&self, object: &Value) -> anyhow::Result<()> {
+        objects::apply(&self.client, Some(&self.namespace), object).await.map(drop)
+    }
+
+    /// An object as it is; null where there is none.
+    pub(crate) async fn get(&self, kind: Kind, name: &str) -> anyhow::Result<Value> {
+        Ok(serde_json::to_value(self.api(kind).get_opt(name).await?)?)
+    }
+
+    pub(crate) async fn list(&self, kind: Kind, which: &ListParams) -> anyhow::Result<Vec<Value>> {
+        let found = self.api(kind).list(which).await?.items;
+        Ok(found.iter().map(serde_json::to_value).collect::<Result<_, _>>()?)
     }
 }
 
@@ -100,12 +135,12 @@ pub(crate) async fn start_controller(
     name: &str,
     environment: &Environment,
 ) -> anyhow::Result<Running> {
-    let namespace_name = "ferrite-system";
-    namespace(&plane.admin().await, namespace_name).await?;
+    let namespace = "ferrite-system";
+    objects::namespace(&plane.admin().await, namespace).await?;
     // Off where nobody asks for it; the power-on chapter does.
     let values = json!({ "scaleToHosts": { "enabled": true } });
     let values = if name == "capm3-reuse" { values } else { json!({}) };
-    let account = Account::of_chart(plane, namespace_name, name, values).await?;
+    let account = Account::of_chart(plane, namespace, name, values).await?;
     // The chart's hook does this with an account that may change CRDs.
     let by_admin = plane.kubeconfig("admin", &["system:masters"])?;
     cache::run(Command::new(program).arg("extend-crd").env("KUBECONFIG", by_admin))?;

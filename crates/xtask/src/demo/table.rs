@@ -14,7 +14,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 /// A table of text with a fixed head.
 pub(crate) struct Table {
     head: Vec<&'static str>,
-    rows: Vec<Vec<String>>,
+    rows: Rows,
     widths: Vec<usize>,
     started: Instant,
     /// Lines that the last drawing took, to be drawn over.
@@ -47,7 +47,7 @@ impl Table {
     }
 
     /// Shows the rows, if they are not what was shown last.
-    fn show(&mut self, rows: Vec<Vec<String>>) {
+    fn show(&mut self, rows: Rows) {
         if rows == self.rows {
             return;
         }
@@ -74,7 +74,7 @@ impl Table {
     pub(crate) async fn until(
         &mut self,
         what: &str,
-        mut look: impl AsyncFnMut() -> anyhow::Result<(Vec<Vec<String>>, bool)>,
+        mut look: impl AsyncFnMut() -> anyhow::Result<(Rows, bool)>,
     ) -> anyhow::Result<()> {
         objects::until(what, PATIENCE, async || {
             let (rows, is_so) = look().await?;
@@ -108,6 +108,9 @@ impl Table {
         line.trim_end().to_owned()
     }
 }
+
+/// What a table shows: the cells of each row.
+pub(crate) type Rows = Vec<Vec<String>>;
 
 /// A text of an object as a cell shows it.
 pub(crate) fn text(value: &Value) -> String {
