@@ -18,16 +18,17 @@ use kube::runtime::watcher;
 use serde_json::{Value, json};
 
 use super::apart::Apart;
-use super::fleet::{self, fleet};
+use super::fleet::fleet;
+use super::own_ironic::OwnIronic;
 use super::row::CACHED_MEGABYTES;
-use super::{Figures, Ground, PATIENCE, Program, Work, each, watch};
+use super::{Ground, PATIENCE, Trial, Work, each, watch};
 use crate::objects::{annotate, until};
 
 /// Ironic with its database is slower than the API server, so there is no share of that to reach.
 pub(super) const WORK: Work = Work {
     controller: "bmo-reboot",
     crds: &[Group::Metal3],
-    further: Some(|ground, program, figures| Box::pin(further(ground, program, figures))),
+    further: Some(|trial| Box::pin(further(trial))),
     ..Work::SMALL
 };
 
@@ -35,12 +36,9 @@ const HARD: Option<&str> = Some(r#"{"mode":"hard"}"#);
 /// Requests made one after the other.
 const ONE_BY_ONE: u32 = 100;
 
-async fn further(
-    ground: &Ground,
-    program: &Program<'_>,
-    mut figures: Figures<'_>,
-) -> anyhow::Result<()> {
-    servers::rebooted(ground, program, &mut figures).await?;
+async fn further(mut trial: Trial<'_>) -> anyhow::Result<()> {
+    servers::rebooted(&mut trial).await?;
+    let Trial { ground, program, mut figures } = trial;
     // A fake driver is nothing that the operator knows.
     if program.is_peer {
         return Ok(());
@@ -67,7 +65,7 @@ async fn further(
     )?;
     figures.limited("Kubernetes writes for a hard cycle", writes / count, 5.0)?;
 
-    let (took, bare) = one_by_one(ground, &own.ironic, &own.proxy).await?;
+    let (took, bare) = one_by_one(ground, own).await?;
     figures.percentiles("ms from a hard request to Ironic's answer", &took, Some(50.0))?;
     let alone = "ms that Ironic itself takes for a look and such a call, alone";
     figures.percentiles(alone, &bare, None)?;
@@ -123,8 +121,7 @@ async fn answered(
 /// nobody but the bench makes it, at a node beside, each before the request that it is compared with.
 async fn one_by_one(
     ground: &Ground,
-    ironic: &Ironic,
-    proxy: &Proxy,
+    OwnIronic { ironic, proxy }: &OwnIronic,
 ) -> anyhow::Result<(Vec<Duration>, Vec<Duration>)> {
     let calm = Hosts::new(ground, ironic, "calm", ONE_BY_ONE).await?;
     let beside = nodes(ironic, &format!("{}-bare", calm.namespace), ONE_BY_ONE).await?;
@@ -171,8 +168,8 @@ impl<'a> Hosts<'a> {
             let image = json!({ "url": "http://images/one" });
             let spec = json!({ "online": true, "image": image });
             let provisioning = json!({ "ID": node, "state": "provisioned", "image": image });
-            let host = fleet::host(&host(number), &json!({ POWER: POWER_MANAGED }), &spec);
-            fleet::make(ground, &namespace, host, &fleet::well(true, &provisioning)).await
+            let host = bmo::host(&host(number), &json!({ POWER: POWER_MANAGED }), &spec);
+            bmo::create(&ground.admin, &namespace, host, &bmo::well(true, &provisioning)).await
         };
         each(nodes.iter().enumerate(), make).await?;
         let api = bmo::api(&ground.admin, &namespace);

@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use api_types::names::ferrite::INTENDS_HOST;
 use api_types::names::metal3::HOST;
 use bench::bmo;
-use bench::cluster_api::objects::METAL3_MACHINE;
+use bench::cluster_api::objects::{METAL3_MACHINE, OF_CLUSTER, image, metal3_machine};
 use bench::crds::Group;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::runtime::watcher;
@@ -17,8 +17,8 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use super::fleet::{self, NAMESPACE, fleet};
-use super::machines::{self, CLUSTER_NAME, OF_CLUSTER, cluster, metal3_machine};
-use super::{Figures, Ground, Operation, Program, Round, Work, each, watch};
+use super::machines::{self, CLUSTER_NAME, cluster};
+use super::{Ground, Operation, Program, Round, Trial, Work, each, watch};
 use crate::objects::{self, merge_status};
 
 pub(super) const WORK: Work = Work {
@@ -34,14 +34,14 @@ pub(super) const WORK: Work = Work {
         prepare: |ground, round| Box::pin(prepare(ground, round)),
         done: |ground, round| Box::pin(done(ground, round)),
     }),
-    further: Some(|ground, program, figures| Box::pin(further(ground, program, figures))),
+    further: Some(|trial| Box::pin(further(trial))),
     ..Work::SMALL
 };
 
 /// In which round a machine was made.
 const ROUND: &str = "ferrite.test/round";
 /// Hosts that become free one after the other.
-const FREED: usize = 100;
+const FREED: u32 = 100;
 /// A peer is met at all moments of the half minute in which it does not look.
 const APART: Duration = Duration::from_secs(3);
 
@@ -53,7 +53,7 @@ async fn bare(ground: &Ground, client: Client, round: Round) -> anyhow::Result<f
     objects::namespace(&ground.admin, &namespace).await?;
     let count = round.count;
     let machine = async |n: u32| {
-        let object = metal3_machine(&format!("m-{n}"));
+        let object = metal3_machine(&format!("m-{n}"), CLUSTER_NAME);
         METAL3_MACHINE.create(&ground.admin, &namespace, object).await.map(drop)
     };
     each(0..count, machine).await?;
@@ -90,7 +90,7 @@ async fn bare_machine(
                 "apiVersion": "ferrite.test/v1", "kind": "Bare", "name": name, "namespace": namespace,
                 "uid": fleet::node(number),
             },
-            "image": machines::image("format"),
+            "image": image("format"),
             "userData": { "name": "boot", "namespace": namespace },
             "online": true,
         },
@@ -125,7 +125,7 @@ async fn machine(
     round: &str,
     rack: Option<u32>,
 ) -> anyhow::Result<()> {
-    let mut object = metal3_machine(name);
+    let mut object = metal3_machine(name, CLUSTER_NAME);
     object["metadata"]["labels"][ROUND] = json!(round);
     if let Some(rack) = rack {
         object["spec"]["hostSelector"] = json!({ "matchLabels": fleet::in_rack(rack) });
@@ -159,11 +159,8 @@ async fn done(ground: &Ground, round: Round) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn further(
-    ground: &Ground,
-    program: &Program<'_>,
-    mut figures: Figures<'_>,
-) -> anyhow::Result<()> {
+async fn further(trial: Trial<'_>) -> anyhow::Result<()> {
+    let Trial { ground, program, mut figures } = trial;
     let took = freed(ground, program).await?;
     figures.percentiles("ms from a host that is free to its claim", &took, Some(50.0))?;
     if program.is_peer {
@@ -179,25 +176,26 @@ async fn further(
 async fn freed(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<Duration>> {
     let namespace = ground.plane.namespace("freed").await;
     cluster(ground, &namespace).await?;
-    let busy = fleet::well(false, &json!({ "state": "deprovisioning", "ID": "freed" }));
-    let names: Vec<String> = (0..program.few(FREED)).map(|n| format!("freed-{n}")).collect();
+    let busy = bmo::well(false, &json!({ "state": "deprovisioning", "ID": "freed" }));
+    // Some peers look again only each half minute.
+    let count = if program.is_peer { FREED / 10 } else { FREED };
+    let names: Vec<String> = (0..count).map(|n| format!("freed-{n}")).collect();
     for name in &names {
-        let host = fleet::host(name, &json!({}), &json!({}));
-        fleet::make(ground, &namespace, host, &busy).await?;
+        let host = bmo::host(name, &json!({}), &json!({}));
+        bmo::create(&ground.admin, &namespace, host, &busy).await?;
         machine(ground, &namespace, name, "freed", None).await?;
     }
     let running = program.start().await?;
     let machines = METAL3_MACHINE.api(&ground.admin, &namespace);
     let mut machines = watch::objects(machines, watcher::Config::default());
     let waits = |machine: &DynamicObject| machine.data["status"]["conditions"].is_array();
-    let count = u32::try_from(names.len())?;
     watch::seen(&mut machines, count, "every machine says that it waits", waits).await?;
     let hosts = bmo::api(&ground.admin, &namespace);
     let mut seen = watch::from_now(hosts.clone()).await?;
     let mut took = Vec::new();
-    for (number, name) in names.iter().enumerate() {
+    for (number, name) in (0..).zip(&names) {
         if program.is_peer {
-            tokio::time::sleep(APART * u32::try_from(number)?).await;
+            tokio::time::sleep(APART * number).await;
         }
         merge_status(&hosts, name, &json!({ "provisioning": { "state": "available" } })).await?;
         let freed = Instant::now();

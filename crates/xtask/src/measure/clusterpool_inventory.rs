@@ -2,14 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use api_types::hive::ClusterPool;
+use bench::cluster_api::objects::Kind;
 use bench::crds::Group;
-use bench::hive;
 use clusterpool_inventory::make;
 use clusterpool_inventory::platform::Platform;
 use clusterpool_inventory::seen::Part;
-use futures_util::TryStreamExt;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -19,8 +18,8 @@ use serde_json::{Value, json};
 
 use super::row::CACHED_MEGABYTES;
 use super::watch::{self, Objects};
-use super::{Figures, Ground, Operation, PATIENCE, Program, Round, Work, each, fleet};
-use crate::objects::{annotate, apply, namespace, secret};
+use super::{Ground, Operation, Round, Trial, Work, each, fleet};
+use crate::objects::{annotate, apply, hive, namespace, secret};
 use crate::program::Running;
 
 pub(super) const WORK: Work = Work {
@@ -35,10 +34,12 @@ pub(super) const WORK: Work = Work {
         prepare: |ground, round| Box::pin(prepare(ground, round)),
         done: |ground, round| Box::pin(done(ground, round)),
     }),
-    further: Some(|ground, program, figures| Box::pin(further(ground, program, figures))),
+    further: Some(|trial| Box::pin(further(trial))),
     ..Work::SMALL
 };
 
+const CLUSTER: Kind = hive("ClusterDeployment");
+const ENTRY: Kind = hive("ClusterDeploymentCustomization");
 const RELEASE: &str = "release";
 const TEMPLATE: &str = "\
 apiVersion: v1
@@ -62,19 +63,10 @@ fn clusters_of(hosts: u32) -> u32 {
     hosts / 10
 }
 
-fn object(kind: &str, name: &str, spec: &Value) -> Value {
-    json!({
-        "apiVersion": "hive.openshift.io/v1",
-        "kind": kind,
-        "metadata": { "name": name },
-        "spec": spec,
-    })
-}
-
 /// A customization that names its cluster.
 fn entry(name: &str) -> Value {
     let patch = json!({ "op": "replace", "path": "/metadata/name", "value": name });
-    object("ClusterDeploymentCustomization", name, &json!({ "installConfigPatches": [patch] }))
+    ENTRY.object(name, &json!({ "installConfigPatches": [patch] }))
 }
 
 /// The writes that a cluster takes, of the very objects, by somebody who need not think; until somebody who watches has seen
@@ -84,7 +76,7 @@ async fn bare(ground: &Ground, client: Client, round: Round) -> anyhow::Result<f
     let (count, name) = (round.count, format!("bare-{}", round.number));
     namespace(&ground.admin, &name).await?;
     entries(&ground.admin, &name, count).await?;
-    let mut pool = object("ClusterPool", &name, &spec(count));
+    let mut pool = hive("ClusterPool").object(&name, &spec(count));
     pool["metadata"] =
         json!({ "name": name, "namespace": name, "uid": fleet::node(0), "generation": 1 });
     let pool = serde_json::from_value(pool)?;
@@ -92,7 +84,7 @@ async fn bare(ground: &Ground, client: Client, round: Round) -> anyhow::Result<f
         let is_ours = it.annotations().get(&nobodys(OWNER)).is_some_and(|it| *it == name);
         is_ours && !it.annotations().contains_key(&nobodys(PAUSE))
     };
-    let mut seen = changes(&ground.admin, "ClusterDeployment");
+    let mut seen = changes(&ground.admin);
     let began = Instant::now();
     let writes = each(0..count, async |n: u32| bare_cluster(&client, &pool, n).await);
     tokio::try_join!(writes, watch::seen(&mut seen, count, "every cluster is made", unpaused))?;
@@ -100,7 +92,7 @@ async fn bare(ground: &Ground, client: Client, round: Round) -> anyhow::Result<f
     // The controller remembers every cluster there is.
     let gone = async |n: u32| {
         let name = format!("{name}-{n}");
-        let api = hive::api(&ground.admin, &name, "ClusterDeployment");
+        let api = CLUSTER.api(&ground.admin, &name);
         let bare = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
         api.patch_metadata(&name, &PatchParams::default(), &bare).await?;
         api.delete(&name, &DeleteParams::default()).await?;
@@ -114,7 +106,7 @@ async fn bare_cluster(client: &Client, pool: &ClusterPool, number: u32) -> anyho
     let (space, entry_name) = (pool.name_any(), format!("e{number}"));
     let name = format!("{space}-{number}");
     let platform = Platform::of(&pool.spec).context("the pool has a platform")?;
-    let entries = hive::api(client, &space, "ClusterDeploymentCustomization");
+    let entries = ENTRY.api(client, &space);
     let (post, params) = (PostParams::default(), PatchParams::default());
     let finalizer = json!({ "metadata": { "finalizers": [nobodys("inventory-lease")] } });
     let kept = entries.patch(&entry_name, &params, &Patch::Merge(finalizer)).await?;
@@ -149,7 +141,7 @@ async fn bare_cluster(client: &Client, pool: &ClusterPool, number: u32) -> anyho
     }
     let source = serde_json::from_value(entry(&entry_name))?;
     let copy = of_nobody(make::customization(pool, &name, &source), &space);
-    let copies = hive::api(client, &name, "ClusterDeploymentCustomization");
+    let copies = ENTRY.api(client, &name);
     copies.create(&post, &serde_json::from_value(copy)?).await?;
     let wanted = make::Wanted {
         cluster: &name,
@@ -160,7 +152,7 @@ async fn bare_cluster(client: &Client, pool: &ClusterPool, number: u32) -> anyho
         paused: true,
     };
     let made = of_nobody(make::cluster(pool, platform, &wanted), &space);
-    let clusters = hive::api(client, &name, "ClusterDeployment");
+    let clusters = CLUSTER.api(client, &name);
     let made = clusters.create(&post, &serde_json::from_value(made)?).await?;
     let unpaused = json!({ "metadata": {
         "resourceVersion": made.metadata.resource_version,
@@ -209,7 +201,7 @@ fn pool_of(round: usize) -> String {
 async fn prepare(ground: &Ground, round: Round) -> anyhow::Result<()> {
     let (client, name) = (&ground.admin, pool_of(round.number));
     let release = json!({ "releaseImage": "registry.example.com/release:1" });
-    apply(client, None, &object("ClusterImageSet", RELEASE, &release)).await?;
+    apply(client, None, &hive("ClusterImageSet").object(RELEASE, &release)).await?;
     namespace(client, &name).await?;
     for (of, key, text) in [
         ("template", "install-config.yaml", TEMPLATE),
@@ -219,7 +211,9 @@ async fn prepare(ground: &Ground, round: Round) -> anyhow::Result<()> {
         secret(client, &name, of, &json!({ key: text })).await?;
     }
     entries(client, &name, round.count).await?;
-    apply(client, Some(&name), &object("ClusterPool", &name, &spec(round.count))).await.map(drop)
+    apply(client, Some(&name), &hive("ClusterPool").object(&name, &spec(round.count)))
+        .await
+        .map(drop)
 }
 
 fn spec(count: u32) -> Value {
@@ -248,17 +242,17 @@ fn may_install(cluster: &DynamicObject, pool: &str) -> bool {
     is_of(cluster, pool) && !cluster.annotations().contains_key(PAUSE)
 }
 
-fn all(client: &Client, kind: &str) -> Api<DynamicObject> {
-    Api::all_with(client.clone(), &hive::kind(kind))
+fn all(client: &Client, kind: Kind) -> Api<DynamicObject> {
+    Api::all_with(client.clone(), &kind.resource())
 }
 
-fn changes(client: &Client, kind: &str) -> Objects<DynamicObject> {
-    watch::objects(all(client, kind), watcher::Config::default())
+fn changes(client: &Client) -> Objects<DynamicObject> {
+    watch::objects(all(client, CLUSTER), watcher::Config::default())
 }
 
 /// The clusters of a pool.
 async fn clusters(client: &Client, pool: &str) -> anyhow::Result<Vec<DynamicObject>> {
-    let mut found = all(client, "ClusterDeployment").list(&ListParams::default()).await?.items;
+    let mut found = all(client, CLUSTER).list(&ListParams::default()).await?.items;
     found.retain(|it| is_of(it, pool));
     Ok(found)
 }
@@ -266,16 +260,13 @@ async fn clusters(client: &Client, pool: &str) -> anyhow::Result<Vec<DynamicObje
 /// Hive may install every cluster of the pool.
 async fn done(ground: &Ground, round: Round) -> anyhow::Result<()> {
     let pool = pool_of(round.number);
-    let mut clusters = changes(&ground.admin, "ClusterDeployment");
+    let mut clusters = changes(&ground.admin);
     let is_made = |it: &DynamicObject| may_install(it, &pool);
     watch::seen(&mut clusters, round.count, "the pool fills", is_made).await
 }
 
-async fn further(
-    ground: &Ground,
-    program: &Program<'_>,
-    mut figures: Figures<'_>,
-) -> anyhow::Result<()> {
+async fn further(trial: Trial<'_>) -> anyhow::Result<()> {
+    let Trial { ground, program, mut figures } = trial;
     let pool = newest(ground).await?;
     let count = clusters_of(ground.hosts);
     let running = program.start().await?;
@@ -299,7 +290,7 @@ async fn further(
 
 /// The pool that the program's own turn filled.
 async fn newest(ground: &Ground) -> anyhow::Result<String> {
-    let found = all(&ground.admin, "ClusterPool").list(&ListParams::default()).await?.items;
+    let found = all(&ground.admin, hive("ClusterPool")).list(&ListParams::default()).await?.items;
     let newest = found.into_iter().max_by_key(|it| it.creation_timestamp().map(|it| it.0));
     Ok(newest.context("no pool was filled")?.name_any())
 }
@@ -313,7 +304,7 @@ async fn pass_at_rest(ground: &Ground, running: &Running, pool: &str) -> anyhow:
     let (before, cpu) = (running.metric(PASSED).await?, running.cpu_ms()?);
     for turn in 0..PASSES {
         let name = clusters.next().context("the pool has no cluster")?;
-        let api = hive::api(&ground.admin, &name, "ClusterDeployment");
+        let api = CLUSTER.api(&ground.admin, &name);
         annotate(&api, &name, "ferrite.test/turn", Some(&turn.to_string())).await?;
         tokio::time::sleep(APART).await;
     }
@@ -326,9 +317,8 @@ async fn pass_at_rest(ground: &Ground, running: &Running, pool: &str) -> anyhow:
 /// How long each entry stays free when its cluster is deleted, in a pool that wants all of them.
 async fn freed(ground: &Ground, pool: &str, count: usize) -> anyhow::Result<Vec<Duration>> {
     let client = &ground.admin;
-    let mut made = watch::from_now(all(client, "ClusterDeployment")).await?;
-    let mut entries =
-        watch::from_now(hive::api(client, pool, "ClusterDeploymentCustomization")).await?;
+    let mut made = watch::from_now(all(client, CLUSTER)).await?;
+    let mut entries = watch::from_now(ENTRY.api(client, pool)).await?;
     let mut took = Vec::new();
     let old = clusters(client, pool).await?;
     let mut known: Vec<String> = old.iter().map(ResourceExt::name_any).collect();
@@ -337,11 +327,19 @@ async fn freed(ground: &Ground, pool: &str, count: usize) -> anyhow::Result<Vec<
         let reference = &cluster.data["spec"]["clusterPoolRef"]["clusterDeploymentCustomization"];
         let entry = reference["name"].as_str().unwrap_or_default();
         let lease = async {
-            let next = next_lease(&mut entries, entry, &name);
-            tokio::time::timeout(PATIENCE, next).await.context("a free entry is not used")?
+            let has = |it: &DynamicObject, is_next: fn(&Value, &str) -> bool| {
+                let cluster = &it.data["status"]["clusterDeploymentRef"]["name"];
+                it.name_any() == entry && is_next(cluster, &name)
+            };
+            let free = |it: &DynamicObject| has(it, |cluster, _| cluster.is_null());
+            watch::next(&mut entries, "an entry becomes free", free).await?;
+            let freed = Instant::now();
+            let used = |it: &DynamicObject| has(it, |now, before| now.is_string() && now != before);
+            watch::next(&mut entries, "a free entry is used", used).await?;
+            anyhow::Ok(freed.elapsed())
         };
         let delete = async {
-            let api = hive::api(client, &name, "ClusterDeployment");
+            let api = CLUSTER.api(client, &name);
             api.delete(&name, &DeleteParams::default()).await?;
             anyhow::Ok(())
         };
@@ -354,24 +352,4 @@ async fn freed(ground: &Ground, pool: &str, count: usize) -> anyhow::Result<Vec<
     }
     took.sort_unstable();
     Ok(took)
-}
-
-/// How long an entry is free between this cluster and the next one.
-async fn next_lease(
-    entries: &mut Objects<DynamicObject>,
-    entry: &str,
-    cluster: &str,
-) -> anyhow::Result<Duration> {
-    let mut freed = None;
-    while let Some(it) = entries.try_next().await? {
-        if it.name_any() != entry {
-            continue;
-        }
-        match (it.data["status"]["clusterDeploymentRef"]["name"].as_str(), freed) {
-            (None, None) => freed = Some(Instant::now()),
-            (Some(now), Some(since)) if now != cluster => return Ok(since.elapsed()),
-            _ => {}
-        }
-    }
-    bail!("the watch on the entries ended")
 }

@@ -1,19 +1,16 @@
 //! A large installation: available hosts with all that an inspection writes about them, in one namespace.
 
-use bench::bmo;
+use bench::bmo::{self, CREDENTIALS, host, well};
 use bench::steps::step_async;
-use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use super::{Ground, each};
-use crate::objects::{self, merge_status};
+use crate::objects;
 
 /// Where they are.
 pub(super) const NAMESPACE: &str = "fleet";
 /// Racks that they stand in; each host has the label `rack`.
 pub(super) const RACKS: u32 = 10;
-/// The secret of their BMCs.
-pub(super) const CREDENTIALS: &str = "bmc";
 
 /// Network interfaces of a large server.
 pub(super) const NICS: u32 = 48;
@@ -26,7 +23,7 @@ pub(super) async fn fleet(ground: &Ground) -> anyhow::Result<()> {
             objects::namespace(&ground.admin, NAMESPACE).await?;
             let host = async |n: u32| {
                 let host = host(&format!("host-{n}"), &in_rack(n), &json!({}));
-                make(ground, NAMESPACE, host, &status(n, NICS)).await
+                bmo::create(&ground.admin, NAMESPACE, host, &status(n, NICS)).await
             };
             each(0..ground.hosts, host).await
         })
@@ -44,46 +41,6 @@ pub(super) fn in_rack(number: u32) -> Value {
 pub(super) async fn credentials(ground: &Ground, namespace: &str) -> anyhow::Result<()> {
     let data = json!({ "username": "admin", "password": "secret" });
     objects::secret(&ground.admin, namespace, CREDENTIALS, &data).await
-}
-
-/// A host that is off, and what else is to stand in its spec.
-pub(super) fn host(name: &str, labels: &Value, more: &Value) -> Value {
-    let mut host = json!({
-        "apiVersion": "metal3.io/v1alpha1",
-        "kind": "BareMetalHost",
-        "metadata": { "name": name, "labels": labels },
-        "spec": { "online": false, "bmc": {
-            "address": "redfish-virtualmedia+http://127.0.0.1/redfish/v1/Systems/1",
-            "credentialsName": CREDENTIALS,
-        } },
-    });
-    for (field, value) in more.as_object().into_iter().flatten() {
-        host["spec"][field] = value.clone();
-    }
-    host
-}
-
-/// Makes a host, with its status where it has one.
-pub(super) async fn make(
-    ground: &Ground,
-    namespace: &str,
-    host: Value,
-    status: &Value,
-) -> anyhow::Result<()> {
-    let api = bmo::api(&ground.admin, namespace);
-    let made = api.create(&PostParams::default(), &serde_json::from_value(host)?).await?;
-    if !status.is_null() {
-        merge_status(&api, &made.metadata.name.unwrap_or_default(), status).await?;
-    }
-    Ok(())
-}
-
-/// What the operator writes of a host that is well.
-pub(super) fn well(powered_on: bool, provisioning: &Value) -> Value {
-    json!({
-        "poweredOn": powered_on, "operationalStatus": "OK", "errorMessage": "", "errorCount": 0,
-        "provisioningFailCount": 0, "provisioning": provisioning,
-    })
 }
 
 /// The node that a host is in Ironic.

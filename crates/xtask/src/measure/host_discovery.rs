@@ -13,6 +13,7 @@ use api_types::names::ferrite::NODE_ID;
 use bench::agent::Agent;
 use bench::bmo;
 use bench::crds::Group;
+use bench::load::millis;
 use bench::proxy::{Recorded, writes};
 use bench::steps::step_async;
 use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
@@ -25,8 +26,8 @@ use super::fleet::{self, fleet};
 use super::own_ironic::{FIRST, OwnIronic};
 use super::row::CACHED_MEGABYTES;
 use super::watch::{self, Objects};
-use super::{Figures, Ground, PATIENCE, Program, Work, each};
-use crate::objects::{apply, merge, until};
+use super::{Figures, Ground, PATIENCE, Program, Trial, Work, each};
+use crate::objects::{DISCOVERY, apply, merge, until};
 use crate::program::Running;
 
 /// Ironic with its database is slower than the API server: what it takes to read the machines is told apart from what it
@@ -42,31 +43,32 @@ pub(super) const WORK: Work = Work {
         // At rest only what is new is asked for.
         ("FERRITE_FULL_SYNC_INTERVAL", "1h"),
     ],
-    further: Some(|ground, program, figures| Box::pin(further(ground, program, figures))),
+    further: Some(|trial| Box::pin(further(trial))),
     ..Work::SMALL
 };
 
 /// Machines that are switched on one by one.
 const ONE_BY_ONE: u32 = 10;
 const POLL: Duration = Duration::from_secs(5);
-const DISCOVERY: &str = "racks";
+const RACKS: &str = "racks";
 const POLLS: &str = "ferrite_host_discovery_poll_seconds_count";
 const FULLS: &str = "ferrite_host_discovery_poll_seconds_count{nodes=\"all\"}";
 
 /// Hosts without what is in them.
 type Hosts = Objects<PartialObjectMeta<BareMetalHost>>;
 
-async fn further(
-    ground: &Ground,
-    program: &Program<'_>,
-    mut figures: Figures<'_>,
-) -> anyhow::Result<()> {
+async fn further(trial: Trial<'_>) -> anyhow::Result<()> {
+    let Trial { ground, program, mut figures } = trial;
     let own = program.ironic()?;
     fleet(ground).await?;
     let (new, nodes) = (ground.hosts / 2, ground.hosts + ground.hosts / 2);
     let node = populate(ground, own, new).await?;
     let site = ground.plane.namespace("discovered").await;
-    discovery(ground, &site).await?;
+    let by_hand = json!({
+        "resourceNameTemplate": { "hardwareDetails": "hostname" },
+        "approval": "Manual",
+    });
+    apply(&ground.admin, Some(&site), &DISCOVERY.object(RACKS, &by_hand)).await?;
     let each = |time: Duration, count: u32| time.as_secs_f64() / f64::from(count);
 
     let running = program.start().await?;
@@ -93,64 +95,38 @@ async fn further(
 
     let bare = each(bare, posted);
     figures.add(format!("bare POSTs a second of {posted} of them"), 1.0 / bare)?;
-    for (what, value, at_most) in [
-        // Four fifths of their rate.
-        ("times the time of bare POSTs".to_owned(), made / bare, 1.25),
-        (
-            "ms from an inventory in Ironic to its host, longest of ten".to_owned(),
-            latest.as_secs_f64() * 1000.0,
-            POLL.as_secs_f64() * 1000.0 + 100.0,
-        ),
-        (
-            "times as long for 160 machines while the inventories of 40 more hang".to_owned(),
-            slower,
-            1.2,
-        ),
-        (format!("ms of processor time of a full sync of {nodes} nodes"), sync, 2000.0),
-        (format!("megabytes resident with {nodes} hosts"), memory, CACHED_MEGABYTES),
-    ] {
-        figures.limited(what, value, at_most)?;
-    }
-    Ok(())
+    // Four fifths of their rate.
+    figures.limited("times the time of bare POSTs", made / bare, 1.25)?;
+    let what = "ms from an inventory in Ironic to its host, longest of ten";
+    figures.limited(what, millis(latest), millis(POLL) + 100.0)?;
+    let what = "times as long for 160 machines while the inventories of 40 more hang";
+    figures.limited(what, slower, 1.2)?;
+    let what = format!("ms of processor time of a full sync of {nodes} nodes");
+    figures.limited(what, sync, 2000.0)?;
+    let what = format!("megabytes resident with {nodes} hosts");
+    figures.limited(what, memory, CACHED_MEGABYTES)
 }
 
 /// The installation's hosts, and so many new machines. Gives the node that all are like.
 async fn populate(ground: &Ground, own: &OwnIronic, new: u32) -> anyhow::Result<String> {
-    let first = Agent::new(FIRST);
-    let node = own.discovered(&first).await?;
     let hosts = (0..ground.hosts).map(|n| (fleet::node(n), Agent::new(n + 1)));
     let new = (1..new).map(|n| {
         let node = format!("00000000-0000-0000-0001-{n:012}");
         (node, Agent::new(ground.hosts + n))
     });
     let all: Vec<_> = hosts.chain(new).collect();
-    let what = format!("{} machines in Ironic", all.len() + 1);
-    step_async(&what, own.ironic.multiply(&node, &first, &all)).await?;
-    Ok(node)
+    step_async(&format!("{} machines in Ironic", all.len() + 1), own.multiply(&all)).await
 }
 
 fn discoveries(ground: &Ground, site: &str) -> Api<BareMetalHostDiscovery> {
     Api::namespaced(ground.admin.clone(), site)
 }
 
-async fn discovery(ground: &Ground, site: &str) -> anyhow::Result<()> {
-    let object = json!({
-        "apiVersion": "metal3.io/v1alpha1",
-        "kind": "BareMetalHostDiscovery",
-        "metadata": { "name": DISCOVERY },
-        "spec": {
-            "resourceNameTemplate": { "hardwareDetails": "hostname" },
-            "approval": "Manual",
-        },
-    });
-    apply(&ground.admin, Some(site), &object).await.map(drop)
-}
-
 /// Every new machine was read and waits.
 async fn all_pending(ground: &Ground, site: &str, new: u32) -> anyhow::Result<()> {
     let api = discoveries(ground, site);
     until("every machine is read", PATIENCE, async || {
-        let counts = api.get(DISCOVERY).await?.status.and_then(|it| it.counts);
+        let counts = api.get(RACKS).await?.status.and_then(|it| it.counts);
         Ok(counts.filter(|it| i64::from(it.pending) == i64::from(new)).map(drop))
     })
     .await
@@ -179,7 +155,7 @@ async fn seen(
 async fn approved(ground: &Ground, site: &str, new: u32) -> anyhow::Result<Duration> {
     let api = discoveries(ground, site);
     let word = json!({ "spec": { "approval": "Automatic" } });
-    seen(ground, site, new, merge(&api, DISCOVERY, &word)).await
+    seen(ground, site, new, merge(&api, RACKS, &word)).await
 }
 
 /// Each of their nodes bears its mark.

@@ -1,7 +1,6 @@
 //! Machines of a cluster on Metal3, as Cluster API makes them.
 
-use bench::cluster_api::objects::{self, CLUSTER, MACHINE, METAL3_MACHINE, VERSION};
-use kube::ResourceExt;
+use bench::cluster_api::objects::{self, CLUSTER, MACHINE, METAL3_MACHINE};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -9,7 +8,6 @@ use super::{Ground, fleet};
 use crate::objects::{apply, merge_status, namespace as make_namespace, secret};
 
 pub(super) const CLUSTER_NAME: &str = "metal";
-pub(super) const OF_CLUSTER: &str = "cluster.x-k8s.io/cluster-name";
 
 /// A cluster whose infrastructure is ready, the bootstrap data of its machines, and the credentials of the hosts beside it.
 pub(super) async fn cluster(ground: &Ground, namespace: &str) -> anyhow::Result<()> {
@@ -41,41 +39,9 @@ pub(super) async fn machine(
     mut metal3_machine: Value,
 ) -> anyhow::Result<DynamicObject> {
     let name = metal3_machine["metadata"]["name"].as_str().unwrap_or_default();
-    let spec = json!({
-        "clusterName": CLUSTER_NAME,
-        "version": VERSION,
-        "bootstrap": { "dataSecretName": "boot" },
-        "infrastructureRef": METAL3_MACHINE.reference(name),
-    });
-    let mut machine = MACHINE.object(name, &spec);
+    let mut machine = objects::machine(name, CLUSTER_NAME);
     machine["metadata"]["labels"] = metal3_machine["metadata"]["labels"].clone();
     let machine = MACHINE.create(&ground.admin, namespace, machine).await?;
-    metal3_machine["metadata"]["ownerReferences"] = owner(&machine);
-    metal3_machine["metadata"]["ownerReferences"][0]["controller"] = json!(true);
+    metal3_machine["metadata"]["ownerReferences"] = objects::owned_by(MACHINE, &machine);
     METAL3_MACHINE.create(&ground.admin, namespace, metal3_machine).await
-}
-
-/// A `Metal3Machine` of the cluster.
-pub(super) fn metal3_machine(name: &str) -> Value {
-    let mut object = METAL3_MACHINE.object(name, &json!({ "image": image("diskFormat") }));
-    object["metadata"]["labels"] = json!({ OF_CLUSTER: CLUSTER_NAME });
-    object
-}
-
-/// An image, with the field that says its format: machines and hosts call it differently.
-pub(super) fn image(format: &str) -> Value {
-    json!({
-        "url": "http://127.0.0.1/image.qcow2",
-        "checksum": "http://127.0.0.1/image.qcow2.sha256sum",
-        "checksumType": "sha256",
-        format: "qcow2",
-    })
-}
-
-/// References to a Machine as an owner.
-pub(super) fn owner(machine: &DynamicObject) -> Value {
-    json!([{
-        "apiVersion": MACHINE.api_version, "kind": MACHINE.kind, "name": machine.name_any(),
-        "uid": machine.uid(),
-    }])
 }

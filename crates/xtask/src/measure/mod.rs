@@ -28,19 +28,20 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use bench::audit::{Audit, Counts};
-use bench::cluster_api;
+use bench::cluster_api::{self, objects::Kind};
 use bench::control_plane::ControlPlane;
 use bench::crds::{self, Group};
 use bench::programs::{self, Profile};
 use bench::steps::{step, step_async};
 use controller_kit::crd;
 use futures_util::{StreamExt, TryStreamExt, stream};
+use kube::api::{Api, DynamicObject, ListParams};
 use tokio::sync::OnceCell;
 
 use crate::controllers::{self, PODS};
 use crate::program::{Account, Environment, Running};
 use own_ironic::OwnIronic;
-use row::{Figures, Idle, Reached, Report, Requests};
+use row::{Cost, Figures, Idle, Reached, Report, Requests};
 
 /// What is measured, one line for each controller.
 const WORKS: &[Work] = &[
@@ -105,7 +106,14 @@ pub(crate) struct Options {
 type Later<'a, T> = Pin<Box<dyn Future<Output = anyhow::Result<T>> + 'a>>;
 
 /// Measures what only one controller is asked for.
-type Further = for<'a> fn(&'a Ground, &'a Program<'a>, Figures<'a>) -> Later<'a, ()>;
+type Further = for<'a> fn(Trial<'a>) -> Later<'a, ()>;
+
+/// A program at its work, and where its figures go.
+struct Trial<'a> {
+    ground: &'a Ground,
+    program: &'a Program<'a>,
+    figures: Figures<'a>,
+}
 
 /// What is measured of one controller.
 struct Work {
@@ -220,11 +228,6 @@ impl<'a> Program<'a> {
         self.ironic.as_deref().with_context(|| format!("{} has no Ironic", self.work.controller))
     }
 
-    /// A tenth of so many where it is a peer: some look again only each half minute.
-    fn few(&self, many: usize) -> usize {
-        if self.is_peer { many / 10 } else { many }
-    }
-
     /// What it wrote, renewals of its lease left out.
     fn writes(&self, counts: &Counts) -> u64 {
         counts.writes(&self.account.user, &["leases"])
@@ -239,6 +242,16 @@ impl<'a> Program<'a> {
     fn requests(&self, counts: &Counts) -> Requests {
         let asked = counts.of_user(&self.account.user).filter(|it| it.1 != "leases");
         asked.map(|(verb, resource, count)| (format!("{verb} {resource}"), count)).collect()
+    }
+
+    /// What it takes while nothing happens.
+    fn at_rest(&self, running: &Running, counts: &Counts) -> anyhow::Result<Cost> {
+        Ok(Cost {
+            ready_ms: running.ready_ms,
+            resident_megabytes: running.resident_megabytes()?,
+            writes_at_rest: self.writes(counts),
+            requests_at_rest: self.requests(counts),
+        })
     }
 
     /// Waits until it lets some seconds pass without a write.
@@ -312,6 +325,14 @@ impl Ground {
         Self { plane, admin, audit, hosts, together: false, fleet: OnceCell::new() }
     }
 
+    /// How many objects of a kind there are.
+    async fn count(&self, kind: Kind) -> anyhow::Result<u64> {
+        let all: Api<DynamicObject> = Api::all_with(self.admin.clone(), &kind.resource());
+        let page = all.list_metadata(&ListParams::default().limit(1)).await?;
+        let more = page.metadata.remaining_item_count.unwrap_or_default();
+        Ok(page.items.len() as u64 + u64::try_from(more)?)
+    }
+
     /// What was answered in so long a time from now on.
     async fn during(&self, time: Duration) -> anyhow::Result<Counts> {
         let mark = self.audit.mark().await?;
@@ -338,8 +359,9 @@ where
 /// When the bench cannot be started, or a controller cannot be measured or exceeds a limit.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let only = options.controller.as_str();
+    let reads_hosts = |it: &Work| it.crds.contains(&Group::Metal3);
     let is_wanted = |it: &&Work| match options.split {
-        Some(_) => split::reads_hosts(it) && (it.controller.contains(only) || split::reads_all(it)),
+        Some(_) => reads_hosts(it) && (it.controller.contains(only) || split::reads_all(it)),
         None if options.together => PODS.contains(&it.controller),
         None => it.controller.contains(only),
     };
@@ -484,9 +506,8 @@ async fn at_work(
         report.save()?;
     }
     if let Some(further) = program.work.further {
-        let figures = Figures { report, row };
-        let what = format!("{name}: its own figures");
-        step_async(&what, further(ground, program, figures)).await?;
+        let trial = Trial { ground, program, figures: Figures { report, row } };
+        step_async(&format!("{name}: its own figures"), further(trial)).await?;
     }
     Ok(())
 }
@@ -504,13 +525,11 @@ async fn idle(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Idle> {
     // It takes the lease and looks at everything once.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let counts = ground.during(REST).await?;
+    let rest = program.at_rest(&running, &counts)?;
     let idle = Idle {
         megabytes: running.program_megabytes()?,
-        ready_ms: ready[ready.len() / 2],
         slowest_ready_ms: ready[ready.len() - 1],
-        resident_megabytes: running.resident_megabytes()?,
-        writes_at_rest: program.writes(&counts),
-        requests_at_rest: program.requests(&counts),
+        rest: Cost { ready_ms: ready[ready.len() / 2], ..rest },
     };
     running.stop().await?;
     Ok(idle)

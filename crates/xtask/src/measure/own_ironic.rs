@@ -20,6 +20,14 @@ impl OwnIronic {
         Ok(Self { ironic, proxy })
     }
 
+    /// A first machine is switched on, and all of these are like it. Gives the node of the first.
+    pub(super) async fn multiply(&self, all: &[(String, Agent)]) -> anyhow::Result<String> {
+        let first = Agent::new(FIRST);
+        let node = self.discovered(&first).await?;
+        self.ironic.multiply(&node, &first, all).await?;
+        Ok(node)
+    }
+
     /// A machine is switched on. Gives its node when Ironic has its inventory.
     pub(super) async fn discovered(&self, machine: &Agent) -> anyhow::Result<String> {
         let (status, body) = machine.post(&self.ironic).await?;

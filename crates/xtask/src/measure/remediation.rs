@@ -3,24 +3,23 @@
 use std::time::{Duration, Instant};
 
 use api_types::names::metal3::HOST;
-use bench::cluster_api::objects::{CLUSTER, Kind, MACHINE, METAL3_MACHINE, VERSION};
+use bench::cluster_api::objects::{
+    CLUSTER, MACHINE, METAL3_MACHINE, OF_CLUSTER, metal3_machine, owned_by,
+};
 use bench::crds::Group;
-use bench::{bmo, load};
-use futures_util::StreamExt;
-use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::jiff::Timestamp;
-use kube::api::{DynamicObject, Patch, PatchParams};
+use bench::power::{NODE, Operator, PLAYED};
+use bench::{bmo, kubelet, load};
+use kube::ResourceExt;
+use kube::api::DynamicObject;
 use kube::runtime::watcher;
-use kube::{Api, ResourceExt};
 use serde_json::json;
-use tokio::task::JoinHandle;
 
-use super::fleet::{self, fleet};
-use super::machines::{self, CLUSTER_NAME, OF_CLUSTER, metal3_machine, owner};
+use super::fleet::fleet;
+use super::machines::{self, CLUSTER_NAME};
 use super::row::CACHED_MEGABYTES;
 use super::watch::Objects;
-use super::{AT_ONCE, Figures, Ground, Program, Work, each, watch};
-use crate::objects::{annotate, apply, merge, merge_status, secret};
+use super::{AT_ONCE, Ground, Trial, Work, each, watch};
+use crate::objects::{REMEDIATION, annotate, merge, merge_status, secret};
 use crate::program::Account;
 
 /// What it reaches is compared with bare requests among its own figures: most of its writes can wait, and do.
@@ -28,12 +27,10 @@ pub(super) const WORK: Work = Work {
     controller: "remediation",
     crds: &[Group::Metal3, Group::Capm3],
     takes_peers: false,
-    further: Some(|ground, program, figures| Box::pin(further(ground, program, figures))),
+    further: Some(|trial| Box::pin(further(trial))),
     ..Work::SMALL
 };
 
-const REMEDIATION: Kind =
-    Kind { api_version: "remediation.metal3.io/v1alpha1", kind: "Metal3Remediation" };
 /// Requests made one after the other.
 const ONE_BY_ONE: u32 = 100;
 /// Machines that fail at once, and how often that is measured.
@@ -46,16 +43,12 @@ const HEALED: u32 = 20;
 /// As whom the workload cluster is asked.
 const IN_WORKLOAD: &str = "in-workload";
 
-async fn further(
-    ground: &Ground,
-    program: &Program<'_>,
-    mut figures: Figures<'_>,
-) -> anyhow::Result<()> {
+async fn further(mut trial: Trial<'_>) -> anyhow::Result<()> {
     // The others find a large installation then, and are not counted in its memory.
-    large(ground, program, &mut figures).await?;
-    one_by_one(ground, program, &mut figures).await?;
-    storm(ground, program, &mut figures).await?;
-    healed(ground, program, &mut figures).await
+    large(&mut trial).await?;
+    one_by_one(&mut trial).await?;
+    storm(&mut trial).await?;
+    healed(&mut trial).await
 }
 
 /// Machines of one cluster, each with a host that runs and a node that is silent.
@@ -83,7 +76,7 @@ impl<'a> Site<'a> {
     async fn machine(&self, number: u32) -> anyhow::Result<()> {
         let (client, name) = (&self.ground.admin, format!("m-{number}"));
         let host = format!("h-{number}");
-        let mut object = metal3_machine(&name);
+        let mut object = metal3_machine(&name, CLUSTER_NAME);
         object["metadata"]["annotations"] = json!({ HOST: format!("{}/{host}", self.namespace) });
         let metal = machines::machine(self.ground, &self.namespace, object).await?;
         let node = json!({ "nodeRef": { "name": self.node(number) } });
@@ -97,8 +90,10 @@ impl<'a> Site<'a> {
             },
         });
         let provisioning = json!({ "state": "provisioned", "ID": "played", "image": image });
-        let host = fleet::host(&host, &json!({}), &spec);
-        fleet::make(self.ground, &self.namespace, host, &fleet::well(true, &provisioning)).await
+        let mut host = bmo::host(&host, &json!({ PLAYED: self.namespace }), &spec);
+        host["metadata"]["annotations"] = json!({ NODE: self.node(number) });
+        bmo::create(&self.ground.admin, &self.namespace, host, &bmo::well(true, &provisioning))
+            .await
     }
 
     /// What a health check makes.
@@ -108,7 +103,7 @@ impl<'a> Site<'a> {
         let strategy = json!({"type": "reboot", "retryLimit": 1, "timeout": "600s"});
         let mut object = REMEDIATION.object(&name, &json!({ "strategy": strategy }));
         object["metadata"]["labels"] = json!({ OF_CLUSTER: CLUSTER_NAME });
-        object["metadata"]["ownerReferences"] = owner(&machine);
+        object["metadata"]["ownerReferences"] = owned_by(MACHINE, &machine);
         REMEDIATION.create(client, &self.namespace, object).await.map(drop)
     }
 
@@ -132,11 +127,8 @@ fn is_held(host: &DynamicObject) -> bool {
 }
 
 /// From a request's place in the API server to the key on its host.
-async fn one_by_one(
-    ground: &Ground,
-    program: &Program<'_>,
-    figures: &mut Figures<'_>,
-) -> anyhow::Result<()> {
+async fn one_by_one(trial: &mut Trial<'_>) -> anyhow::Result<()> {
+    let Trial { ground, program, figures } = trial;
     let site = Site::new(ground, "calm", ONE_BY_ONE).await?;
     let running = program.start().await?;
     let mut hosts = site.hosts().await?;
@@ -158,11 +150,8 @@ async fn one_by_one(
 
 /// All at once: the requests are there and their cluster is paused, until it is not. That takes a second, in which a server
 /// may have other things to do, so it is done five times, and of both sides the best counts; the slower one has to be in time.
-async fn storm(
-    ground: &Ground,
-    program: &Program<'_>,
-    figures: &mut Figures<'_>,
-) -> anyhow::Result<()> {
+async fn storm(trial: &mut Trial<'_>) -> anyhow::Result<()> {
+    let Trial { ground, program, figures } = trial;
     let (mut bare, mut best, mut slowest) = (Duration::MAX, Duration::MAX, Duration::ZERO);
     let mut requests = 0.0_f64;
     for _ in 0..STORMS {
@@ -210,17 +199,15 @@ async fn bare_storm(site: &Site<'_>, account: &Account) -> anyhow::Result<Durati
 }
 
 /// What a recovery takes, the writes to the node among it.
-async fn healed(
-    ground: &Ground,
-    program: &Program<'_>,
-    figures: &mut Figures<'_>,
-) -> anyhow::Result<()> {
+async fn healed(trial: &mut Trial<'_>) -> anyhow::Result<()> {
+    let Trial { ground, program, figures } = trial;
     let site = Site::new(ground, "healed", HEALED).await?;
     for number in 0..HEALED {
-        boot(&ground.admin, &site.node(number), "Unknown").await?;
+        kubelet::boot(&ground.admin, &site.node(number)).await?;
+        kubelet::silence(&ground.admin, &site.node(number)).await?;
     }
     let running = program.start().await?;
-    let operator = Operator::start(&site).await?;
+    let operator = Operator::start(&ground.admin, &ground.admin, &site.namespace);
     // What those before it have left is not counted.
     program.rest(ground).await?;
     let mark = ground.audit.mark().await?;
@@ -239,11 +226,8 @@ async fn healed(
     figures.limited("writes for a recovery", each, 12.0)
 }
 
-async fn large(
-    ground: &Ground,
-    program: &Program<'_>,
-    figures: &mut Figures<'_>,
-) -> anyhow::Result<()> {
+async fn large(trial: &mut Trial<'_>) -> anyhow::Result<()> {
+    let Trial { ground, program, figures } = trial;
     fleet(ground).await?;
     let machines = ground.hosts / 10;
     let _site = Site::new(ground, "large", machines).await?;
@@ -253,72 +237,4 @@ async fn large(
     running.stop().await?;
     let what = format!("megabytes resident with {} hosts and {machines} machines", ground.hosts);
     figures.limited(what, memory, CACHED_MEGABYTES)
-}
-
-/// Plays who switches the hosts, and the kubelets that start with them.
-struct Operator(JoinHandle<()>);
-
-impl Drop for Operator {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-impl Operator {
-    async fn start(site: &Site<'_>) -> anyhow::Result<Self> {
-        let (client, namespace) = (site.ground.admin.clone(), site.namespace.clone());
-        let mut hosts = site.hosts().await?;
-        Ok(Self(tokio::spawn(async move {
-            while let Some(host) = hosts.next().await {
-                // What is lost here is missed by whoever waits for the machine.
-                let Ok(host) = host else { continue };
-                let _ = switched(&client, &namespace, &host).await;
-            }
-        })))
-    }
-}
-
-async fn switched(
-    client: &kube::Client,
-    namespace: &str,
-    host: &DynamicObject,
-) -> anyhow::Result<()> {
-    let (name, wanted) = (host.name_any(), !is_held(host));
-    if host.data["status"]["poweredOn"] == wanted {
-        return Ok(());
-    }
-    let patch = json!({
-        "metadata": {"resourceVersion": host.metadata.resource_version},
-        "status": {"poweredOn": wanted},
-    });
-    let api = bmo::api(client, namespace);
-    api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
-    if wanted {
-        let number = name.trim_start_matches("h-");
-        boot(client, &format!("{namespace}-{number}"), "True").await?;
-    }
-    Ok(())
-}
-
-/// What the kubelet of a node says, or what is said of one that is silent.
-async fn boot(client: &kube::Client, node: &str, ready: &str) -> anyhow::Result<()> {
-    let object = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": node } });
-    apply(client, None, &object).await?;
-    let now = Timestamp::now();
-    let beat = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let status = json!({"status": {
-        "conditions": [{
-            "type": "Ready", "status": ready, "reason": "Played", "message": "",
-            "lastHeartbeatTime": beat, "lastTransitionTime": beat,
-        }],
-        "nodeInfo": {
-            "architecture": "amd64", "operatingSystem": "linux", "osImage": "played",
-            "bootID": now.as_nanosecond().to_string(), "machineID": "none", "systemUUID": "none",
-            "kernelVersion": "0", "containerRuntimeVersion": "none://0",
-            "kubeletVersion": VERSION, "kubeProxyVersion": "",
-        },
-    }});
-    let nodes: Api<Node> = Api::all(client.clone());
-    nodes.patch_status(node, &PatchParams::default(), &Patch::Strategic(status)).await?;
-    Ok(())
 }

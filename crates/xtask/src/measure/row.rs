@@ -152,7 +152,7 @@ pub(super) struct Row {
     pub(super) operation: Option<Reached>,
     pub(super) figures: Vec<Figure>,
     /// Beside the others, on all that they have made.
-    pub(super) together: Option<Together>,
+    pub(super) together: Option<Cost>,
     /// Why nothing more was measured.
     pub(super) failed: Option<String>,
 }
@@ -171,21 +171,19 @@ impl Row {
 #[derive(Debug, Serialize)]
 pub(super) struct Idle {
     pub(super) megabytes: f64,
-    /// The middle one and the slowest of a few starts.
-    pub(super) ready_ms: f64,
     pub(super) slowest_ready_ms: f64,
-    pub(super) resident_megabytes: f64,
-    /// By the API server's audit log, renewals of the lease left out.
-    pub(super) writes_at_rest: u64,
-    pub(super) requests_at_rest: Requests,
+    /// With the middle one of a few starts.
+    #[serde(flatten)]
+    pub(super) rest: Cost,
 }
 
-/// What was measured of one program while all of them run.
+/// What a program takes at rest.
 #[derive(Debug, Serialize)]
-pub(super) struct Together {
-    /// From the start of all at once until it has read what is there.
+pub(super) struct Cost {
+    /// From its start until it has read what is there.
     pub(super) ready_ms: f64,
     pub(super) resident_megabytes: f64,
+    /// By the API server's audit log, renewals of the lease left out.
     pub(super) writes_at_rest: u64,
     pub(super) requests_at_rest: Requests,
 }
@@ -222,9 +220,9 @@ fn exceeded(works: &[&Work], rows: &[Row]) -> Vec<String> {
         };
         if let Some(idle) = &row.idle {
             hold("megabytes of the program", idle.megabytes, work.megabytes);
-            hold("milliseconds to ready", idle.ready_ms, READY_MS);
-            hold("megabytes resident", idle.resident_megabytes, work.megabytes);
-            hold("writes at rest", idle.writes_at_rest as f64, 0.0);
+            hold("milliseconds to ready", idle.rest.ready_ms, READY_MS);
+            hold("megabytes resident", idle.rest.resident_megabytes, work.megabytes);
+            hold("writes at rest", idle.rest.writes_at_rest as f64, 0.0);
         }
         if let Some(together) = &row.together {
             hold("megabytes beside the others", together.resident_megabytes, CACHED_MEGABYTES);
@@ -255,15 +253,13 @@ mod tests {
     use super::super::minimal;
     use super::*;
 
+    fn rest(ready_ms: f64, resident_megabytes: f64, writes_at_rest: u64) -> Cost {
+        Cost { ready_ms, resident_megabytes, writes_at_rest, requests_at_rest: Requests::new() }
+    }
+
     fn row(resident_megabytes: f64, writes_at_rest: u64) -> Row {
-        let idle = Idle {
-            megabytes: 1.0,
-            ready_ms: 1.0,
-            slowest_ready_ms: 1_000.0,
-            resident_megabytes,
-            writes_at_rest,
-            requests_at_rest: Requests::new(),
-        };
+        let rest = rest(1.0, resident_megabytes, writes_at_rest);
+        let idle = Idle { megabytes: 1.0, slowest_ready_ms: 1_000.0, rest };
         Row { controller: "minimal".to_owned(), idle: Some(idle), ..Row::default() }
     }
 
@@ -281,12 +277,7 @@ mod tests {
     #[test]
     fn what_is_too_much_beside_the_others_is_named_so() {
         let together = |resident_megabytes, writes_at_rest| Row {
-            together: Some(Together {
-                ready_ms: 60_000.0,
-                resident_megabytes,
-                writes_at_rest,
-                requests_at_rest: Requests::new(),
-            }),
+            together: Some(rest(60_000.0, resident_megabytes, writes_at_rest)),
             ..row(1.0, 0)
         };
         let works = [&minimal::WORK];

@@ -5,22 +5,19 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use api_types::metal3::BareMetalHost;
 use bench::agent::Agent;
+use bench::bmo;
 use bench::control_plane::ControlPlane;
 use bench::steps::step_async;
 use futures_util::future::try_join_all;
-use kube::api::ListParams;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::own_ironic::{FIRST, OwnIronic};
+use super::own_ironic::OwnIronic;
+use super::table::Column;
 use super::{Ground, Options, PATIENCE, Program, Work, fleet, row, table};
-use crate::objects::{self, until};
+use crate::objects::{self, HOST, until};
 use crate::program::{Environment, Running};
-
-/// Who reads every host.
-const CONTROLLERS: [&str; 4] = ["bmo-reboot", "capm3-reuse", "host-discovery", "remediation"];
 
 /// A machine that is a host anywhere must not become one twice.
 const READS_ALL: &str = "host-discovery";
@@ -28,11 +25,6 @@ const FILTER: &str = "cluster.x-k8s.io/watch-filter";
 /// Buffers of the list go back to the system.
 const SETTLED: Duration = Duration::from_secs(5);
 const ALL: &str = "ferrite_host_discovery_poll_seconds";
-
-/// Whether it reads every host, in whole or in part.
-pub(super) fn reads_hosts(work: &Work) -> bool {
-    CONTROLLERS.contains(&work.controller)
-}
 
 /// Whether it reads all hosts whatever its part is.
 pub(super) fn reads_all(work: &Work) -> bool {
@@ -136,8 +128,8 @@ async fn all_hosts(ground: &Ground, nics: u32, parts: u32) -> anyhow::Result<()>
         labels
     };
     let first = part(0);
-    let host = fleet::host("host-0", &labels(&first, 0), &json!({}));
-    fleet::make(ground, &first, host, &fleet::status(0, nics)).await?;
+    let host = bmo::host("host-0", &labels(&first, 0), &json!({}));
+    bmo::create(&ground.admin, &first, host, &fleet::status(0, nics)).await?;
     let another = |like: &Value, n: u32| {
         let part = part(n % parts);
         let mut host = like.clone();
@@ -151,11 +143,8 @@ async fn all_hosts(ground: &Ground, nics: u32, parts: u32) -> anyhow::Result<()>
     let kind = "metal3.io/baremetalhosts";
     ground.plane.multiply(kind, &format!("{first}/host-0"), 1..ground.hosts, another).await?;
     // The API server's cache follows.
-    let all: kube::Api<BareMetalHost> = kube::Api::all(ground.admin.clone());
     until("the API server tells of every host", PATIENCE, async || {
-        let page = all.list_metadata(&ListParams::default().limit(1)).await?;
-        let others = page.metadata.remaining_item_count.unwrap_or_default();
-        Ok((others + 1 == i64::from(ground.hosts)).then_some(()))
+        Ok((ground.count(HOST).await? == u64::from(ground.hosts)).then_some(()))
     })
     .await
 }
@@ -195,10 +184,8 @@ async fn at_once(programs: &[Program<'_>]) -> anyhow::Result<Instance> {
 
 /// The nodes of all hosts, dealt out as the hosts are.
 async fn nodes(own: &OwnIronic, hosts: u32, parts: u32) -> anyhow::Result<()> {
-    let first = Agent::new(FIRST);
-    let node = own.discovered(&first).await?;
     let all: Vec<_> = (0..hosts).map(|n| (fleet::node(n), Agent::new(n + 1))).collect();
-    own.ironic.multiply(&node, &first, &all).await?;
+    own.multiply(&all).await?;
     own.ironic.deal_out(parts).await
 }
 
@@ -216,6 +203,12 @@ async fn listed(program: &Program<'_>) -> anyhow::Result<f64> {
     Ok(seconds / lists)
 }
 
+impl Instance {
+    fn shown(&self) -> String {
+        format!("{:.1} s {:.0} MB", self.ready_ms / 1000.0, self.resident_megabytes)
+    }
+}
+
 impl Split {
     fn print(&self) {
         let Self { hosts, bytes_each, parts, live_megabytes, stored_megabytes, .. } = self;
@@ -223,20 +216,14 @@ impl Split {
             "\n{hosts} hosts of {bytes_each} bytes take the API server {live_megabytes:.0} MB in use, {stored_megabytes:.0} MB are stored"
         );
         let at_once = format!("{parts} namespaces at once");
-        let head = ["ready s, MB", "one instance", "1 namespace", "1 label", at_once.as_str()];
-        let shown = |it: &Instance| {
-            format!("{:.1} s {:.0} MB", it.ready_ms / 1000.0, it.resident_megabytes)
-        };
-        let row = |it: &Instances| {
-            vec![
-                it.controller.clone(),
-                shown(&it.whole),
-                shown(&it.by_namespace),
-                shown(&it.by_label),
-                it.all_parts.as_ref().map_or_else(|| "-".to_owned(), shown),
-            ]
-        };
-        table::print(1, &head, &self.controllers.iter().map(row).collect::<Vec<_>>());
+        let columns: &[Column<'_, Instances>] = &[
+            ("one instance", |it| it.whole.shown()),
+            ("1 namespace", |it| it.by_namespace.shown()),
+            ("1 label", |it| it.by_label.shown()),
+            (&at_once, |it| it.all_parts.as_ref().map_or_else(|| "-".to_owned(), Instance::shown)),
+        ];
+        let rows = self.controllers.iter().map(|it| (it.controller.clone(), it));
+        table::print(1, "ready s, MB", rows, columns);
         println!(
             "\na list of Ironic's nodes takes host-discovery {:.1} s, of one of {parts} conductor groups {:.1} s",
             self.list_of_all, self.list_of_one

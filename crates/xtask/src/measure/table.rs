@@ -1,21 +1,32 @@
 //! The tables for people.
 
+use std::iter::once;
+
 use bench::load::Rate;
 
-use super::row::{Requests, Row};
+use super::row::{Cost, Figure, Idle, Reached, Requests, Row};
 
-/// Prints a table whose first columns hold words, and the others numbers. Without rows there is none.
-pub(super) fn print(words: usize, head: &[&str], rows: &[Vec<String>]) {
-    if rows.is_empty() {
+/// The head of a column, and what stands in it.
+pub(super) type Column<'a, T> = (&'a str, fn(&T) -> String);
+
+/// Prints a table of named rows. Its first `words` columns hold words, the others numbers. Without rows there is none.
+pub(super) fn print<'a, T: 'a>(
+    words: usize,
+    name: &str,
+    rows: impl IntoIterator<Item = (String, &'a T)>,
+    columns: &[Column<'_, T>],
+) {
+    let head = once(name).chain(columns.iter().map(|it| it.0)).map(str::to_owned).collect();
+    let line = |(name, row)| once(name).chain(columns.iter().map(|it| it.1(row))).collect();
+    let lines: Vec<Vec<String>> = once(head).chain(rows.into_iter().map(line)).collect();
+    if lines.len() == 1 {
         return;
     }
-    let head: Vec<String> = head.iter().map(|it| (*it).to_owned()).collect();
-    let all = || std::iter::once(&head).chain(rows);
-    let width = |column: usize| all().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let width = |column: usize| lines.iter().map(|it| it[column].chars().count()).max();
+    let widths: Vec<usize> = (0..=columns.len()).filter_map(width).collect();
     println!();
-    for row in all() {
-        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+    for line in &lines {
+        for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
             if column < words {
                 print!("{cell:<width$}  ");
             } else {
@@ -27,93 +38,65 @@ pub(super) fn print(words: usize, head: &[&str], rows: &[Vec<String>]) {
 }
 
 pub(super) fn rates(rates: &[Rate]) {
-    let row = |rate: &Rate| {
-        vec![
-            rate.verb.to_owned(),
-            rate.bytes.to_string(),
-            rate.concurrency.to_string(),
-            format!("{:.0}", rate.per_second),
-            format!("{:.1}", rate.p50_ms),
-            format!("{:.1}", rate.p99_ms),
-        ]
-    };
-    let head = ["verb", "bytes", "concurrency", "per second", "p50 ms", "p99 ms"];
-    print(1, &head, &rates.iter().map(row).collect::<Vec<_>>());
+    let rates = rates.iter().map(|it| (it.verb.to_owned(), it));
+    let columns: &[Column<'_, Rate>] = &[
+        ("bytes", |it| it.bytes.to_string()),
+        ("concurrency", |it| it.concurrency.to_string()),
+        ("per second", |it| format!("{:.0}", it.per_second)),
+        ("p50 ms", |it| format!("{:.1}", it.p50_ms)),
+        ("p99 ms", |it| format!("{:.1}", it.p99_ms)),
+    ];
+    print(1, "verb", rates, columns);
 }
 
 pub(super) fn rows(rows: &[Row]) {
-    let idle = rows.iter().filter_map(|row| {
-        let idle = row.idle.as_ref()?;
-        Some(vec![
-            row.name(),
-            format!("{:.1}", idle.megabytes),
-            format!("{:.0}", idle.ready_ms),
-            format!("{:.0}", idle.slowest_ready_ms),
-            format!("{:.1}", idle.resident_megabytes),
-            idle.writes_at_rest.to_string(),
-            shown(&idle.requests_at_rest),
-        ])
-    });
-    let head =
-        ["controller", "MB", "ready ms", "slowest ms", "idle MB", "rest writes", "rest requests"];
-    print(1, &head, &idle.collect::<Vec<_>>());
-
-    let reached = rows.iter().filter_map(|row| {
-        let reached = row.operation.as_ref()?;
-        let shares = reached.shares.iter().map(|it| format!("{:.0}%", it * 100.0));
-        Some(vec![
-            row.name(),
-            format!("{} {}", reached.count, reached.name),
-            format!("{:.0}", reached.ready_ms),
-            format!("{:.1}", reached.per_second),
-            format!("{:.2}", reached.writes_each),
-            format!("{:.2}", reached.requests_each),
-            format!("{:.0}/s", reached.bare_writes_per_second),
-            format!("{:.0}%", reached.share * 100.0),
-            format!("{:.1}", reached.resident_megabytes),
-            shares.collect::<Vec<_>>().join(" "),
-        ])
-    });
-    let head = [
-        "controller",
-        "operation",
-        "ready ms",
-        "per second",
-        "writes each",
-        "requests each",
-        "bare",
-        "share",
-        "busy MB",
-        "share of each round",
+    let idle = rows.iter().filter_map(|row| Some((row.name(), row.idle.as_ref()?)));
+    let columns: &[Column<'_, Idle>] = &[
+        ("MB", |it| format!("{:.1}", it.megabytes)),
+        ("ready ms", |it| format!("{:.0}", it.rest.ready_ms)),
+        ("slowest ms", |it| format!("{:.0}", it.slowest_ready_ms)),
+        ("idle MB", |it| format!("{:.1}", it.rest.resident_megabytes)),
+        ("rest writes", |it| it.rest.writes_at_rest.to_string()),
+        ("rest requests", |it| shown(&it.rest.requests_at_rest)),
     ];
-    print(2, &head, &reached.collect::<Vec<_>>());
+    print(1, "controller", idle, columns);
+    let reached = rows.iter().filter_map(|row| Some((row.name(), row.operation.as_ref()?)));
+    let columns: &[Column<'_, Reached>] = &[
+        ("operation", |it| format!("{} {}", it.count, it.name)),
+        ("ready ms", |it| format!("{:.0}", it.ready_ms)),
+        ("per second", |it| format!("{:.1}", it.per_second)),
+        ("writes each", |it| format!("{:.2}", it.writes_each)),
+        ("requests each", |it| format!("{:.2}", it.requests_each)),
+        ("bare", |it| format!("{:.0}/s", it.bare_writes_per_second)),
+        ("share", |it| percents(&[it.share])),
+        ("busy MB", |it| format!("{:.1}", it.resident_megabytes)),
+        ("share of each round", |it| percents(&it.shares)),
+    ];
+    print(2, "controller", reached, columns);
+    let figures = rows.iter().flat_map(|row| row.figures.iter().map(|it| (row.name(), it)));
+    let columns: &[Column<'_, Figure>] = &[
+        ("figure", |it| it.what.clone()),
+        ("measured", |it| format!("{:.2}", it.value)),
+        ("at most", |it| it.at_most.map_or_else(String::new, |it| format!("{it:.2}"))),
+    ];
+    print(2, "controller", figures, columns);
+    let together = rows.iter().filter_map(|row| Some((row.name(), row.together.as_ref()?)));
+    let columns: &[Column<'_, Cost>] = &[
+        ("ready ms", |it| format!("{:.0}", it.ready_ms)),
+        ("rest MB", |it| format!("{:.1}", it.resident_megabytes)),
+        ("rest writes", |it| it.writes_at_rest.to_string()),
+        ("rest requests", |it| shown(&it.requests_at_rest)),
+    ];
+    print(1, "all together", together, columns);
+}
 
-    let figures = rows.iter().flat_map(|row| {
-        row.figures.iter().map(|figure| {
-            let limit = figure.at_most.map_or_else(String::new, |it| format!("{it:.2}"));
-            vec![row.name(), figure.what.clone(), format!("{:.2}", figure.value), limit]
-        })
-    });
-    let head = ["controller", "figure", "measured", "at most"];
-    print(2, &head, &figures.collect::<Vec<_>>());
-
-    let together = rows.iter().filter_map(|row| {
-        let together = row.together.as_ref()?;
-        Some(vec![
-            row.name(),
-            format!("{:.0}", together.ready_ms),
-            format!("{:.1}", together.resident_megabytes),
-            together.writes_at_rest.to_string(),
-            shown(&together.requests_at_rest),
-        ])
-    });
-    let head = ["all together", "ready ms", "rest MB", "rest writes", "rest requests"];
-    print(1, &head, &together.collect::<Vec<_>>());
+fn percents(shares: &[f64]) -> String {
+    shares.iter().map(|it| format!("{:.0}%", it * 100.0)).collect::<Vec<_>>().join(" ")
 }
 
 /// How many they are, and which.
 fn shown(requests: &Requests) -> String {
     let which = requests.iter().map(|(what, count)| format!("{count} {what}"));
     let sum = requests.values().sum::<u64>().to_string();
-    std::iter::once(sum).chain(which).collect::<Vec<_>>().join("  ")
+    once(sum).chain(which).collect::<Vec<_>>().join("  ")
 }

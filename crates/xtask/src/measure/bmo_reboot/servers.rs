@@ -16,7 +16,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use super::super::{AT_ONCE, Figures, Ground, PATIENCE, Program, each, fleet};
+use super::super::{AT_ONCE, Ground, PATIENCE, Program, Trial, each, fleet};
 use super::{HARD, runs};
 use crate::objects::{annotate, merge, until};
 
@@ -26,19 +26,18 @@ const TOGETHER: usize = 40;
 
 /// Servers that run, of one namespace.
 struct Servers<'a> {
+    ground: &'a Ground,
+    program: &'a Program<'a>,
     ironic: &'a Ironic,
     namespace: String,
     api: Api<DynamicObject>,
     rack: Rack,
 }
 
-pub(super) async fn rebooted(
-    ground: &Ground,
-    program: &Program<'_>,
-    figures: &mut Figures<'_>,
-) -> anyhow::Result<()> {
+pub(super) async fn rebooted(trial: &mut Trial<'_>) -> anyhow::Result<()> {
+    let Trial { ground, program, figures } = trial;
     let own = program.ironic()?;
-    let servers = Servers::new(ground, program, &own.ironic).await?;
+    let servers = Servers::new(ground, program).await?;
     let running = program.start().await?;
     servers.registered().await?;
     program.rest(ground).await?;
@@ -66,15 +65,12 @@ pub(super) async fn rebooted(
     let longest =
         |of: fn(&Reboot) -> Duration| load::millis(all.iter().map(of).max().unwrap_or_default());
     let each = |count: f64| count / TOGETHER as f64;
-    for (what, value) in [
-        (format!("ms until the last of {TOGETHER} servers was off"), longest(|it| it.off)),
-        (format!("ms until the last of {TOGETHER} servers was through"), longest(|it| it.through)),
-        ("Kubernetes writes for a server's hard cycle".to_owned(), each(writes)),
-        ("requests to Ironic for a server's hard cycle".to_owned(), each(requests as f64)),
-        (format!("megabytes resident with {count} servers"), memory),
-    ] {
-        figures.add(what, value)?;
-    }
+    let (off, through) = (longest(|it| it.off), longest(|it| it.through));
+    figures.add(format!("ms until the last of {TOGETHER} servers was off"), off)?;
+    figures.add(format!("ms until the last of {TOGETHER} servers was through"), through)?;
+    figures.add("Kubernetes writes for a server's hard cycle", each(writes))?;
+    figures.add("requests to Ironic for a server's hard cycle", each(requests as f64))?;
+    figures.add(format!("megabytes resident with {count} servers"), memory)?;
     let again = servers.switched_off_again().await?;
     ensure!(again == 0, "{again} servers were switched off more than once");
     servers.forgotten().await
@@ -88,53 +84,42 @@ struct Reboot {
 }
 
 impl<'a> Servers<'a> {
-    async fn new(
-        ground: &Ground,
-        program: &Program<'_>,
-        ironic: &'a Ironic,
-    ) -> anyhow::Result<Self> {
+    async fn new(ground: &'a Ground, program: &'a Program<'a>) -> anyhow::Result<Self> {
         let rack = Rack::start(ONE_BY_ONE + TOGETHER).await?;
         let namespace = ground.plane.namespace("servers").await;
         let api = bmo::api(&ground.admin, &namespace);
-        let servers = Self { ironic, namespace, api, rack };
+        let ironic = &program.ironic()?.ironic;
+        let servers = Self { ground, program, ironic, namespace, api, rack };
         fleet::credentials(ground, &servers.namespace).await?;
-        let make = async |(number, machine): (usize, &Machine)| {
-            servers.make(ground, number, machine, program.is_peer).await
-        };
+        let make = async |(number, machine)| servers.make(number, machine).await;
         each(servers.rack.machines.iter().enumerate(), make).await?;
         Ok(servers)
     }
 
     /// A machine that runs already, which nobody need install. The operator registers its hosts itself.
-    async fn make(
-        &self,
-        ground: &Ground,
-        number: usize,
-        machine: &Machine,
-        registers: bool,
-    ) -> anyhow::Result<()> {
+    async fn make(&self, number: usize, machine: &Machine) -> anyhow::Result<()> {
         machine.press("On").await?;
         let address = format!("redfish+{}{}", machine.address(), machine.system_path());
         let spec = json!({
             "online": true, "externallyProvisioned": true,
             "bootMACAddress": format!("52:54:00:00:00:{number:02x}"),
             "bmc": {
-                "address": address, "credentialsName": fleet::CREDENTIALS,
+                "address": address, "credentialsName": bmo::CREDENTIALS,
                 "disableCertificateVerification": true,
             },
         });
-        let status = if registers {
+        let status = if self.program.is_peer {
             Value::Null
         } else {
             let name = format!("{}-{number}", self.namespace);
             let node = self.ironic.enroll(&name, machine).await?;
             self.ironic.wait(&node, "on", |node| node["power_state"] == "power on").await?;
-            fleet::well(true, &json!({ "ID": node, "state": "externally provisioned" }))
+            bmo::well(true, &json!({ "ID": node, "state": "externally provisioned" }))
         };
-        let mut host = fleet::host(&name(number), &json!({ POWER: POWER_MANAGED }), &spec);
+        let mut host = bmo::host(&name(number), &json!({ POWER: POWER_MANAGED }), &spec);
         // The operator would inspect it, which nobody here plays.
         host["metadata"]["annotations"] = json!({ "inspect.metal3.io": "disabled" });
-        fleet::make(ground, &self.namespace, host, &status).await
+        bmo::create(&self.ground.admin, &self.namespace, host, &status).await
     }
 
     /// Every host has its node, and says that it runs.
