@@ -23,7 +23,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::decision::{Decision, Event, Step};
 use crate::plan::Plan;
 use crate::reason::Reason;
-use crate::seen::{Condition, Observed};
+use crate::seen::Observed;
 use crate::settings::Policy;
 use crate::status;
 use crate::usage::Uses;
@@ -51,7 +51,7 @@ pub fn rules() -> Vec<(&'static str, &'static str)> {
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     let pool = &seen.pool;
     if let Some(rival) = &pool.rival {
-        return leave_to(rival, seen);
+        return leave_to(rival, seen, now);
     }
     let uses = Uses::of(seen, policy, now);
     let mut plan = Plan::new(seen, &uses, policy, now);
@@ -79,11 +79,11 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
 }
 
 /// Nothing is done, and the pool says why: two that decide about one pool undo each other's work.
-fn leave_to(rival: &str, seen: &Observed) -> Decision {
+fn leave_to(rival: &str, seen: &Observed, now: Timestamp) -> Decision {
     let mut status = seen.pool.status.clone();
     let reason = Reason::HiveControllerActive;
-    let condition = Condition::new("False", reason.as_str(), rival.to_owned());
-    status.conditions.insert(CONDITION_SOLE_CONTROLLER.to_owned(), condition);
+    let said = ("False", reason.as_str(), rival.to_owned());
+    status::say(&mut status.conditions, CONDITION_SOLE_CONTROLLER, said, now, true);
     if status == seen.pool.status {
         return Decision::default();
     }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use api_types::hive::ClusterPoolStatus;
 use controller_kit::engine::{self, Reason as _};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::naming;
 use crate::reason::{Pass, Reason};
-use crate::seen::{Claim, Customization, Observed, Part, Status};
+use crate::seen::{Claim, Customization, Observed, Part};
 
 /// The work for a pool, its new status and its events.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,7 +17,7 @@ pub struct Decision {
     pub work: Vec<Work>,
     /// The status to store, if it is another than the stored one. It insists on the pool's
     /// resourceVersion: the attempts in it must not be counted twice.
-    pub status: Option<Status>,
+    pub status: Option<ClusterPoolStatus>,
     /// The events to report.
     pub events: Vec<Event>,
     /// Whether the next pass begins more of the same work at once.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use api_types::condition::{Condition, find};
 use api_types::hive::EntryStatus;
 use api_types::names::hive::CONDITION_CAPACITY_AVAILABLE;
 use api_types::time::until;
@@ -18,7 +19,7 @@ use prometheus::{
 
 use crate::model::Key;
 use crate::reason::{Notice, Reason};
-use crate::seen::{Claim, Cluster, Condition, Observed};
+use crate::seen::{Claim, Cluster, Observed};
 
 const SECONDS: &[f64] = &[0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0];
 /// Hive's own, or its dashboards would show something else.
@@ -351,13 +352,11 @@ fn short(seen: &Observed) -> usize {
     };
     let under_way = || seen.clusters.iter().filter(|it| is_under_way(it));
     // What is under way may lift them.
-    let is_limit = |it: &str| {
-        [Notice::MaxCapacity, Notice::MaxConcurrent].iter().any(|limit| limit.as_str() == it)
-    };
+    let limits = [Notice::MaxCapacity, Notice::MaxConcurrent].map(|it| Some(it.as_str()));
     let waits = |it: &Condition| {
-        it.status == "False" && !(is_limit(&it.reason) && under_way().next().is_some())
+        it.is_false() && !(limits.contains(&it.reason.as_deref()) && under_way().next().is_some())
     };
-    let told = seen.pool.status.conditions.get(CONDITION_CAPACITY_AVAILABLE);
+    let told = find(&seen.pool.status.conditions, CONDITION_CAPACITY_AVAILABLE);
     if seen.pool.deleting || !told.is_some_and(waits) {
         return 0;
     }
@@ -384,7 +383,9 @@ mod tests {
 
     use super::*;
     use crate::index::key_in;
-    use crate::seen::{Customization, Entry, Listed};
+    use crate::seen::{Customization, Listed};
+    use crate::status;
+    use api_types::hive::EntryState;
 
     /// Values by namespace and pool.
     fn of_pools(registry: &Registry, end: &str) -> Vec<(String, f64)> {
@@ -413,9 +414,10 @@ mod tests {
         seen.pool.size = 5;
         let mut say = |reason: &str| {
             let status = if reason == "Available" { "True" } else { "False" };
-            let condition = Condition::new(status, reason, String::new());
+            let said = (status, reason, String::new());
             let conditions = &mut seen.pool.status.conditions;
-            conditions.insert(CONDITION_CAPACITY_AVAILABLE.to_owned(), condition);
+            let now = Timestamp::UNIX_EPOCH;
+            status::say(conditions, CONDITION_CAPACITY_AVAILABLE, said, now, true);
             seen.clone()
         };
         for (reason, lacks) in [("Available", 0.0), ("MaxConcurrent", 0.0), ("Refused", 3.0)] {
@@ -452,7 +454,7 @@ mod tests {
             ("broken", EntryStatus::BrokenByConfiguration),
             ("fit", EntryStatus::Reserved),
         ] {
-            let entry = Entry { status, ..Entry::default() };
+            let entry = EntryState { status, ..EntryState::default() };
             seen.pool.status.inventory.insert(name.to_owned(), entry);
         }
         metrics.seen(&key, &seen);

@@ -9,7 +9,7 @@ use crate::decision::{Event, Step, Version, Work};
 use crate::reason::Reason;
 use crate::seen::{Cluster, Customization, Listed, Observed};
 use crate::settings::Policy;
-use crate::usage::{Use, Uses};
+use crate::usage::{Use, Uses, gives_up};
 
 /// The most clusters that one pass begins, however large the pool is. With fewer, the time of the observations between the
 /// passes would count.
@@ -112,7 +112,7 @@ impl<'a> Plan<'a> {
             it.now
                 .as_ref()
                 .zip(it.before)
-                .is_some_and(|(now, before)| now.gives_up(cluster) && now.status != before.status)
+                .is_some_and(|(now, before)| gives_up(now, cluster) && now.status != before.status)
         });
         if is_untold {
             self.again = Some(Duration::ZERO);

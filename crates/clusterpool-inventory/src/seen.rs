@@ -6,14 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use api_types::hive::{ClusterPoolSpec, EntryState, EntryStatus, Inventory, LastFailure};
-use api_types::reference::NamedRef;
-use controller_kit::engine::Reason as _;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use api_types::hive::{ClusterPoolSpec, ClusterPoolStatus, Inventory};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::pool_version::PoolVersion;
-use crate::reason::Notice;
 
 /// A pool and everything that concerns it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -96,7 +92,7 @@ pub struct Pool {
     /// What a cluster needs beside itself.
     pub parts: Vec<Part>,
     /// Its status as it is stored.
-    pub status: Status,
+    pub status: ClusterPoolStatus,
     /// Why another controller is known to work on it, in words for its condition.
     pub rival: Option<String>,
 }
@@ -144,87 +140,6 @@ impl Listed {
     /// Whether it says neither which entries there are nor that there are none.
     pub fn is_mistaken(&self) -> bool {
         matches!(self, Self::Empty | Self::Unreadable(_))
-    }
-}
-
-/// What a pool's status says, times left out.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Status {
-    /// Unclaimed clusters.
-    pub size: usize,
-    /// Unclaimed clusters that run.
-    pub ready: usize,
-    /// Unclaimed clusters that are installed and do not run.
-    pub standby: usize,
-    /// The entries by name.
-    pub inventory: BTreeMap<String, Entry>,
-    /// Conditions by type.
-    pub conditions: BTreeMap<String, Condition>,
-}
-
-/// An entry in the pool's status.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Entry {
-    /// The version that it was last seen at, or that the cluster using it was made from.
-    pub version: Option<String>,
-    /// How it is.
-    pub status: EntryStatus,
-    /// Failed provisions left; none where nothing is known of it yet.
-    pub attempts: Option<u32>,
-    /// The pool's cluster that uses it.
-    pub cluster: Option<String>,
-    /// What went wrong last.
-    pub failure: Option<Failure>,
-}
-
-/// What went wrong with an entry.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Failure {
-    /// The cluster, which is counted once; none for a bad patch.
-    pub cluster: Option<String>,
-    /// One word.
-    pub reason: String,
-    /// For people.
-    pub message: String,
-    /// When it was noticed.
-    pub time: Option<Timestamp>,
-}
-
-impl Entry {
-    /// Whether it counts the failure of the cluster of this name, so that the cluster may go.
-    pub fn counts(&self, cluster: &str) -> bool {
-        self.failure.as_ref().and_then(|it| it.cluster.as_deref()) == Some(cluster)
-    }
-
-    /// Whether it says that this cluster, which uses it, goes.
-    pub fn gives_up(&self, cluster: &Cluster) -> bool {
-        matches!(self.status, EntryStatus::ToBeDeleted | EntryStatus::ToBeUpdated)
-            && self.cluster.as_ref() == Some(&cluster.name)
-    }
-}
-
-impl Failure {
-    /// Whether it has this reason.
-    pub fn is(&self, reason: Notice) -> bool {
-        self.reason == reason.as_str()
-    }
-}
-
-/// A condition without its times.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Condition {
-    /// `True`, `False` or `Unknown`.
-    pub status: String,
-    /// Why, as one word.
-    pub reason: String,
-    /// Why, for people.
-    pub message: String,
-}
-
-impl Condition {
-    /// One that says this.
-    pub fn new(status: &str, reason: &str, message: String) -> Self {
-        Self { status: status.to_owned(), reason: reason.to_owned(), message }
     }
 }
 
@@ -433,46 +348,5 @@ impl Cluster {
     /// Whether it is installed, and no claim can have it yet.
     pub fn is_standby(&self) -> bool {
         self.is_whole() && self.installed && !self.is_ready()
-    }
-}
-
-impl From<&EntryState> for Entry {
-    fn from(state: &EntryState) -> Self {
-        Self {
-            version: state.version.clone(),
-            status: state.status.clone(),
-            attempts: state.attempts.map(|it| u32::try_from(it).unwrap_or(0)),
-            cluster: state.cluster_deployment_ref.as_ref().and_then(|it| it.name.clone()),
-            failure: state.last_failure.as_ref().map(|it| Failure {
-                cluster: it.cluster_deployment.clone(),
-                reason: it.reason.clone().unwrap_or_default(),
-                message: it.message.clone().unwrap_or_default(),
-                time: it.time.as_ref().map(|time| time.0),
-            }),
-        }
-    }
-}
-
-impl From<&Entry> for EntryState {
-    fn from(entry: &Entry) -> Self {
-        Self {
-            version: entry.version.clone(),
-            status: entry.status.clone(),
-            attempts: entry.attempts.map(|it| i32::try_from(it).unwrap_or(i32::MAX)),
-            // A cluster stands in the namespace of its name.
-            cluster_deployment_ref: entry.cluster.as_ref().map(|name| NamedRef {
-                name: Some(name.clone()),
-                namespace: Some(name.clone()),
-                ..NamedRef::default()
-            }),
-            last_failure: entry.failure.as_ref().map(|it| LastFailure {
-                cluster_deployment: it.cluster.clone(),
-                reason: Some(it.reason.clone()),
-                message: Some(it.message.clone()),
-                time: it.time.map(Time),
-                ..LastFailure::default()
-            }),
-            ..Self::default()
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! What a pool's status and events say.
 
-use api_types::condition::{Condition as ForeignCondition, find, put};
-use api_types::hive::{ClusterPoolStatus, EntryState, EntryStatus};
+use api_types::condition::{Condition, find, put};
+use api_types::hive::{ClusterPoolStatus, EntryStatus};
 use api_types::names::ferrite::CONDITION_SOLE_CONTROLLER;
 use api_types::names::hive as names;
 use api_types::time::whole;
@@ -13,19 +13,26 @@ use serde_json::{Value, json};
 
 use crate::plan::Plan;
 use crate::reason::Reason;
-use crate::seen::{Cluster, Condition, Status};
+use crate::seen::Cluster;
 use crate::text;
 use crate::usage::Use;
 
-/// The status that the pool should have, if it is another than it has.
-pub(crate) fn wanted(plan: &Plan<'_>) -> Option<Status> {
+/// The status that the pool should have, if it is another than it has. What we do not know stays.
+pub(crate) fn wanted(plan: &Plan<'_>) -> Option<ClusterPoolStatus> {
     let seen = plan.seen;
-    let count = |is: fn(&Cluster) -> bool| seen.clusters.iter().filter(|it| is(it)).count();
-    let mut conditions = plan.seen.pool.status.conditions.clone();
-    conditions.remove(CONDITION_SOLE_CONTROLLER);
-    let mut say = |kind: &str, (status, reason, message): text::Said| {
+    let count = |is: fn(&Cluster) -> bool| {
+        let all = seen.clusters.iter().filter(|it| is(it)).count();
+        i32::try_from(all).unwrap_or(i32::MAX)
+    };
+    let mut status = seen.pool.status.clone();
+    let inventory = text::inventory(plan);
+    status.conditions.retain(|it| {
+        it.r#type != CONDITION_SOLE_CONTROLLER
+            && (it.r#type != names::CONDITION_INVENTORY_VALID || inventory.is_some())
+    });
+    let mut say = |kind: &str, (holds, reason, message): text::Said| {
         let message = shorten(&message, text::LONGEST);
-        conditions.insert(kind.to_owned(), Condition::new(status, reason.as_str(), message));
+        say(&mut status.conditions, kind, (holds, reason.as_str(), message), plan.now, true);
     };
     let missing = &plan.seen.missing;
     // What a deleted pool refers to is not looked at, so that what was said before stays.
@@ -37,45 +44,40 @@ pub(crate) fn wanted(plan: &Plan<'_>) -> Option<Status> {
     if seen.pool.deleting {
         say(names::CONDITION_DELETION_POSSIBLE, text::deletion(plan));
     }
-    if let Some(said) = text::inventory(plan) {
+    if let Some(said) = inventory {
         say(names::CONDITION_INVENTORY_VALID, said);
-    } else {
-        conditions.remove(names::CONDITION_INVENTORY_VALID);
     }
+    status.size = count(Cluster::is_unclaimed);
+    status.ready = count(Cluster::is_ready);
+    status.standby = Some(count(Cluster::is_standby));
     let entries = plan.uses.states();
-    let status = Status {
-        size: count(Cluster::is_unclaimed),
-        ready: count(Cluster::is_ready),
-        standby: count(Cluster::is_standby),
-        inventory: entries.map(|(it, now)| (it.name.to_owned(), now.clone())).collect(),
-        conditions,
-    };
+    status.inventory = entries.map(|(it, now)| (it.name.to_owned(), now.clone())).collect();
     (status != seen.pool.status).then_some(status)
 }
 
-/// Puts a condition into a list. Where nothing but the time would change, nothing does.
+/// Puts a condition into a list: its status, reason and message. Where nothing but the time would change, nothing does.
 pub(crate) fn say(
-    conditions: &mut Vec<ForeignCondition>,
+    conditions: &mut Vec<Condition>,
     kind: &str,
-    said: &Condition,
+    (status, reason, message): (&str, &str, String),
     now: Timestamp,
     probed: bool,
 ) {
     let now = whole(now);
     let mut condition = find(conditions, kind).cloned().unwrap_or_default();
-    let same = condition.status == said.status
-        && condition.reason.as_ref() == Some(&said.reason)
-        && condition.message.as_ref() == Some(&said.message);
+    let same = condition.status == status
+        && condition.reason.as_deref() == Some(reason)
+        && condition.message.as_ref() == Some(&message);
     if same {
         return;
     }
-    if condition.status != said.status {
+    if condition.status != status {
         condition.last_transition_time = Some(Time(now));
     }
     kind.clone_into(&mut condition.r#type);
-    condition.status.clone_from(&said.status);
-    condition.reason = Some(said.reason.clone());
-    condition.message = Some(said.message.clone());
+    status.clone_into(&mut condition.status);
+    condition.reason = Some(reason.to_owned());
+    condition.message = Some(message);
     if probed {
         // Hive's own format.
         condition.other.insert("lastProbeTime".to_owned(), json!(Time(now)));
@@ -83,28 +85,12 @@ pub(crate) fn say(
     put(conditions, condition);
 }
 
-/// The merge patch that makes a stored status the wanted one; what we do not know stays.
-pub(crate) fn patch(stored: Option<&ClusterPoolStatus>, wanted: &Status, now: Timestamp) -> Value {
-    let before = stored.cloned().unwrap_or_default();
-    let mut after = before.clone();
-    let number = |it: usize| i32::try_from(it).unwrap_or(i32::MAX);
-    after.size = number(wanted.size);
-    after.ready = number(wanted.ready);
-    after.standby = Some(number(wanted.standby));
-    after.conditions.retain(|it| wanted.conditions.contains_key(&it.r#type));
-    for (kind, it) in &wanted.conditions {
-        say(&mut after.conditions, kind, it, now, true);
-    }
-    after.inventory = wanted
-        .inventory
-        .iter()
-        .map(|(name, entry)| (name.clone(), EntryState::from(entry)))
-        .collect();
-    let json = |status: &ClusterPoolStatus| serde_json::to_value(status).unwrap_or_default();
-    let mut patch = difference(&json(&before), &json(&after));
+/// The merge patch that makes a stored status the wanted one.
+pub(crate) fn patch(stored: &ClusterPoolStatus, wanted: &ClusterPoolStatus) -> Value {
+    let mut patch = difference(&json!(stored), &json!(wanted));
     // Both are required, and absent as long as there is no status.
-    patch["size"] = json!(after.size);
-    patch["ready"] = json!(after.ready);
+    patch["size"] = json!(wanted.size);
+    patch["ready"] = json!(wanted.ready);
     patch
 }
 
@@ -125,8 +111,9 @@ fn difference(before: &Value, after: &Value) -> Value {
 pub(crate) fn events(plan: &mut Plan<'_>) {
     let (seen, uses) = (plan.seen, plan.uses);
     for (Use { name, before: old, .. }, entry) in uses.states() {
-        let why = entry.failure.as_ref().map_or("", |it| it.message.as_str());
-        let failed = entry.failure.as_ref().and_then(|it| it.cluster.as_deref());
+        let failure = entry.last_failure.as_ref();
+        let why = failure.and_then(|it| it.message.as_deref()).unwrap_or_default();
+        let failed = failure.and_then(|it| it.cluster_deployment.as_deref());
         if let Some(cluster) = failed.filter(|it| !old.is_some_and(|old| old.counts(it))) {
             let note = text::failed(cluster, name, entry.attempts.unwrap_or(0), why);
             // Of the cluster: the next one's would be taken for the same, with a number that is not true any more.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use api_types::hive::{ClusterPoolSpec, EntryStatus, Inventory};
+use api_types::hive::{ClusterPoolSpec, EntryState, EntryStatus, Inventory};
 use api_types::names::ferrite::{PROVISION_ATTEMPTS, RETRY};
 use api_types::names::hive as names;
 use controller_kit::engine::{Error, Event, Reason as _};
@@ -14,7 +14,7 @@ use crate::naming;
 use crate::patch::Refusal;
 use crate::plan::Plan;
 use crate::reason::{Notice, Reason};
-use crate::seen::{Claim, Cluster, Condition, Entry, Listed, Observed};
+use crate::seen::{Claim, Cluster, Listed, Observed};
 use crate::settings::allowed_attempts;
 use crate::usage::Use;
 
@@ -112,7 +112,7 @@ fn no_free_entry(plan: &Plan<'_>) -> Option<Cause> {
 fn lacks_entry(plan: &Plan<'_>) -> bool {
     let (seen, pool) = (plan.seen, &plan.seen.pool);
     let there = seen.clusters.iter().filter(|it| it.is_unclaimed()).count();
-    let is_free = |it: &Entry| it.status == EntryStatus::Available;
+    let is_free = |it: &EntryState| it.status == EntryStatus::Available;
     matches!(pool.listed, Listed::Entries(_))
         && !pool.deleting
         && there + plan.uses.halves().count() < plan.target()
@@ -336,9 +336,9 @@ pub(crate) fn inventory(plan: &Plan<'_>) -> Option<Said> {
     let bad =
         [EntryStatus::BrokenByConfiguration, EntryStatus::BrokenByCloud, EntryStatus::Missing];
     let others = [EntryStatus::Unavailable, EntryStatus::ToBeUpdated, EntryStatus::ToBeDeleted];
-    let is_bad = |now: &Entry| bad.contains(&now.status);
+    let is_bad = |now: &EntryState| bad.contains(&now.status);
     let listed = || plan.uses.states().filter(|(it, _)| it.listed);
-    let is_usable = |now: &Entry| !is_bad(now) && now.status != EntryStatus::Unavailable;
+    let is_usable = |now: &EntryState| !is_bad(now) && now.status != EntryStatus::Unavailable;
     let usable = listed().filter(|(_, now)| is_usable(now)).count();
     let is_short = usable < pool.size && pool.listed != Listed::Nothing && !pool.deleting;
     let mut message = if pool.listed == Listed::Nothing {
@@ -353,15 +353,16 @@ pub(crate) fn inventory(plan: &Plan<'_>) -> Option<Said> {
         add(&mut message, status.as_str(), &of(status));
     }
     let is_leaving = |it: &Use<'_>| it.customization.is_some_and(|it| it.deleting);
-    let leaving = listed().filter(|(it, now)| is_leaving(it) && now.cluster.is_some());
+    let leaving = listed().filter(|(it, now)| is_leaving(it) && now.cluster().is_some());
     let leaving: Vec<&str> = leaving.map(|(it, _)| it.name).collect();
     add(&mut message, "deletion was asked for", &leaving);
     for name in of(&EntryStatus::BrokenByConfiguration).into_iter().take(MOST_TOLD) {
-        if let Some(failure) = plan.uses.get(name).and_then(Use::failure) {
-            message = format!("{message}; {name}: {}", failure.message);
+        let failure = plan.uses.get(name).and_then(Use::failure);
+        if let Some(why) = failure.and_then(|it| it.message.as_ref()) {
+            message = format!("{message}; {name}: {why}");
         }
     }
-    let unfit: Vec<(&str, &Entry, &str)> = unfit(plan).collect();
+    let unfit: Vec<(&str, &EntryState, &str)> = unfit(plan).collect();
     for (name, now, why) in unfit.iter().take(MOST_TOLD) {
         let its = if now.status == EntryStatus::ToBeUpdated { "its new" } else { "its" };
         let why = shorten(why, LONGEST / 10);
@@ -387,7 +388,7 @@ pub(crate) fn inventory(plan: &Plan<'_>) -> Option<Said> {
 
 /// Listed entries that are in use and could not be used again as they are now; and why. Unless that is told meanwhile, the
 /// pool finds out as each of its claims ends.
-fn unfit<'a>(plan: &Plan<'a>) -> impl Iterator<Item = (&'a str, &'a Entry, &'a str)> {
+fn unfit<'a>(plan: &Plan<'a>) -> impl Iterator<Item = (&'a str, &'a EntryState, &'a str)> {
     let listed = plan.uses.states().filter(|(it, _)| it.listed);
     listed
         .filter(|(_, now)| now.status != EntryStatus::BrokenByConfiguration)
@@ -437,8 +438,8 @@ pub(crate) fn in_use(cluster: &str, pool: &str) -> String {
 }
 
 /// Why a claim is pending.
-pub(crate) fn pending(reason: Reason, pool: &str) -> Condition {
-    let message = match reason {
+pub(crate) fn pending(reason: Reason, pool: &str) -> String {
+    match reason {
         Reason::NoClusters => {
             "No cluster of the pool is free and runs; one is given as soon as it does".to_owned()
         }
@@ -449,8 +450,7 @@ pub(crate) fn pending(reason: Reason, pool: &str) -> Condition {
             "ClusterPool {pool} is being deleted and gives no cluster any more; make the claim anew for another pool"
         ),
         _ => "A cluster was assigned, and is prepared for the claim".to_owned(),
-    };
-    Condition::new("True", reason.as_str(), message)
+    }
 }
 
 /// Why nothing is done for a pool that Hive's own controller wrote to at this time.
@@ -520,7 +520,7 @@ pub(crate) fn adjusted(pool: &str, notes: &str) -> Event {
 }
 
 /// A cluster could not be installed, which costs its entry an attempt.
-pub(crate) fn failed(cluster: &str, entry: &str, left: u32, why: &str) -> String {
+pub(crate) fn failed(cluster: &str, entry: &str, left: i32, why: &str) -> String {
     format!("Cluster {cluster} of entry {entry} failed, {left} attempts are left: {why}")
 }
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use api_types::hive::{ClusterPoolStatus, EntryState};
+
 use crate::patch::{InstallConfig, Refusal};
-use crate::seen::{Entry, Status};
 
 /// A customization's patches, tried.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,11 +69,12 @@ impl Trial {
 /// `before`.
 pub fn news(
     trials: &mut BTreeMap<String, Trial>,
-    before: &BTreeMap<String, Entry>,
-    stored: Option<&Status>,
+    before: &BTreeMap<String, EntryState>,
+    stored: Option<&ClusterPoolStatus>,
 ) -> BTreeMap<String, String> {
-    let version =
-        |all: &BTreeMap<String, Entry>, name: &str| all.get(name).and_then(|it| it.version.clone());
+    let version = |all: &BTreeMap<String, EntryState>, name: &str| {
+        all.get(name).and_then(|it| it.version.clone())
+    };
     let is_due = |name: &str, trial: &Trial| match trial.telling {
         Telling::WithVersion => stored.is_some_and(|it| {
             it.inventory.contains_key(name) && version(&it.inventory, name) != version(before, name)
@@ -101,8 +103,8 @@ mod tests {
         InstallConfig { text: String::new(), name: String::new(), notes }
     }
 
-    fn inventory(version: &str) -> BTreeMap<String, Entry> {
-        let entry = Entry { version: Some(version.to_owned()), ..Entry::default() };
+    fn inventory(version: &str) -> BTreeMap<String, EntryState> {
+        let entry = EntryState { version: Some(version.to_owned()), ..EntryState::default() };
         BTreeMap::from([("a".to_owned(), entry)])
     }
 
@@ -113,7 +115,8 @@ mod tests {
     #[test]
     fn notes_are_told_once_with_the_version_that_they_are_about() {
         let mut trials = of(Trial::new("1", 7, Ok(config(&["x"])), None));
-        let stored = Status { inventory: inventory("1"), ..Status::default() };
+        let stored =
+            ClusterPoolStatus { inventory: inventory("1"), ..ClusterPoolStatus::default() };
         let none = BTreeMap::new();
         assert!(news(&mut trials, &none, None).is_empty());
         assert_eq!(news(&mut trials, &none, Some(&stored)).len(), 1);
@@ -125,7 +128,8 @@ mod tests {
         // The same notes of the next version.
         trials = of(Trial::new("2", 7, Ok(config(&["x"])), trials.get("a")));
         assert!(news(&mut trials, &inventory("1"), None).is_empty());
-        let stored = Status { inventory: inventory("2"), ..Status::default() };
+        let stored =
+            ClusterPoolStatus { inventory: inventory("2"), ..ClusterPoolStatus::default() };
         assert_eq!(news(&mut trials, &inventory("1"), Some(&stored)).len(), 1);
     }
 

@@ -12,17 +12,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use api_types::hive::EntryStatus;
+use api_types::hive::{EntryState, EntryStatus, LastFailure};
+use api_types::reference::NamedRef;
 use controller_kit::engine::Reason as _;
 use controller_kit::events::shorten;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::reason::{Notice, Reason};
-use crate::seen::{Cluster, Customization, Entry, Failure, Observed};
+use crate::seen::{Cluster, Customization, Observed};
 use crate::settings::Policy;
 
-/// Attempts that the status can hold.
-const MOST_ATTEMPTS: u32 = i32::MAX.unsigned_abs();
 /// What is told of a failure at most, in bytes: the status holds it for each entry, and has to be stored.
 const LONGEST_FAILURE: usize = 1_000;
 
@@ -51,9 +51,9 @@ pub(crate) struct Use<'a> {
     /// Whether our finalizer is on it, or the one that Hive's own controller puts there for the pool.
     pub(crate) kept: bool,
     /// Its state in the stored status.
-    pub(crate) before: Option<&'a Entry>,
+    pub(crate) before: Option<&'a EntryState>,
     /// Its state in the new status.
-    pub(crate) now: Option<Entry>,
+    pub(crate) now: Option<EntryState>,
 }
 
 impl<'a> Uses<'a> {
@@ -104,7 +104,7 @@ impl<'a> Uses<'a> {
     }
 
     /// The new state of each entry that is listed or used.
-    pub(crate) fn states(&self) -> impl Iterator<Item = (&Use<'a>, &Entry)> {
+    pub(crate) fn states(&self) -> impl Iterator<Item = (&Use<'a>, &EntryState)> {
         self.all.values().filter_map(|it| Some((it, it.now.as_ref()?)))
     }
 
@@ -154,13 +154,13 @@ impl<'a> Use<'a> {
 
     /// Whether it may be leased in this pass.
     pub(crate) fn is_usable(&self) -> bool {
-        let is_available = |it: &Entry| it.status == EntryStatus::Available;
+        let is_available = |it: &EntryState| it.status == EntryStatus::Available;
         self.now.as_ref().is_some_and(is_available) && !self.is_lived_in()
     }
 
     /// Why no cluster came of it last, if it is so.
-    pub(crate) fn failure(&self) -> Option<&Failure> {
-        self.now.as_ref()?.failure.as_ref()
+    pub(crate) fn failure(&self) -> Option<&LastFailure> {
+        self.now.as_ref()?.last_failure.as_ref()
     }
 
     /// Whether a cluster has its lease.
@@ -193,7 +193,7 @@ impl<'a> Use<'a> {
     /// The status is derived from what is there each time and never trusted by itself. What cannot be derived is kept in the
     /// pool's status: which version was last seen, how many failed provisions are left, and which cluster's failure was
     /// counted last.
-    fn state(&self, seen: &Observed, policy: &Policy, now: Timestamp) -> Option<Entry> {
+    fn state(&self, seen: &Observed, policy: &Policy, now: Timestamp) -> Option<EntryState> {
         let user = self.user();
         if self.before.is_none() && !self.listed && self.users.is_empty() && user.is_none() {
             return None;
@@ -206,7 +206,7 @@ impl<'a> Use<'a> {
             // An empty list is a mistake, so nothing counts as taken off it.
             listed: self.listed || seen.pool.listed.is_mistaken(),
             turned_down: refusal.map(|it| it.why.as_str()),
-            attempts: attempts.min(MOST_ATTEMPTS),
+            attempts: i32::try_from(attempts).unwrap_or(i32::MAX),
             now,
         };
         match user {
@@ -216,13 +216,13 @@ impl<'a> Use<'a> {
         }
     }
 
-    fn used(&self, user: &str, cluster: Option<&Cluster>, terms: &Terms<'_>) -> Entry {
+    fn used(&self, user: &str, cluster: Option<&Cluster>, terms: &Terms<'_>) -> EntryState {
         let before = self.before;
         let present = self.customization.filter(|it| !it.deleting).map(|it| it.version.as_str());
         // A lease is taken and its cluster made at one version, which the cluster notes. A cluster
         // that another controller made has none: what was seen first counts as that.
         let known = before.and_then(|it| it.version.as_deref());
-        let same_user = before.and_then(|it| it.cluster.as_deref()) == Some(user);
+        let same_user = before.and_then(EntryState::cluster) == Some(user);
         let noted = cluster.and_then(|it| it.entry_version.as_deref());
         let version = noted.or(known.filter(|_| same_user));
         let version = match cluster {
@@ -241,50 +241,52 @@ impl<'a> Use<'a> {
         let renewed = version.is_some() && known.is_some() && known != version;
         // A cluster may be made before it is stored that the entry has attempts again.
         let before = before.filter(|_| !renewed && !self.forgets(Some(user), terms.now));
-        let mut attempts = before.and_then(|it| it.attempts).unwrap_or(terms.attempts);
-        let mut failure = before.and_then(|it| it.failure.clone());
+        let mut attempts = before.and_then(|it| it.attempts).unwrap_or(terms.attempts).max(0);
+        let mut failure = before.and_then(|it| it.last_failure.clone());
         if cluster.is_some() {
-            failure = failure.filter(|it| !it.is(Notice::Refused));
+            failure = failure.filter(|it| !is_of(it, Notice::Refused));
         } else if let Some(why) = terms.turned_down {
             failure = Some(self.told(Notice::Refused, why, terms.now));
         }
         if let Some(cluster) = cluster {
-            let counted = failure.as_ref().and_then(|it| it.cluster.as_deref()) == Some(user);
+            let counted = before.is_some_and(|it| it.counts(user));
             if cluster.installed {
                 attempts = terms.attempts;
                 failure = None;
             } else if let (Some(why), false) = (&cluster.stopped, counted) {
-                attempts = attempts.saturating_sub(1);
-                failure = Some(Failure {
-                    cluster: Some(user.to_owned()),
-                    reason: Reason::ProvisionStopped.as_str().to_owned(),
-                    message: shorten(why, LONGEST_FAILURE),
-                    time: Some(terms.now),
-                });
+                attempts = (attempts - 1).max(0);
+                let of = Some(user.to_owned());
+                let new = new_failure(Reason::ProvisionStopped.as_str(), why, terms.now);
+                failure = Some(LastFailure { cluster_deployment: of, ..new });
             }
         }
-        Entry {
+        // A cluster stands in the namespace of its name.
+        let name = Some(user.to_owned());
+        let cluster = NamedRef { namespace: name.clone(), name, ..NamedRef::default() };
+        EntryState {
             version: version.map(str::to_owned),
             status,
             attempts: Some(attempts),
-            cluster: Some(user.to_owned()),
-            failure,
+            cluster_deployment_ref: Some(cluster),
+            last_failure: failure,
+            ..self.before.cloned().unwrap_or_default()
         }
     }
 
-    fn unused(&self, terms: &Terms<'_>) -> Entry {
+    fn unused(&self, terms: &Terms<'_>) -> EntryState {
         let before = self.before.cloned().unwrap_or_default();
         let is_taken = |it: &Customization| self.held != Held::Free || !it.others.is_empty();
         let taken = self.customization.is_some_and(is_taken);
         let Some(customization) = self.customization.filter(|it| !it.deleting) else {
             let status = if taken { EntryStatus::Unavailable } else { EntryStatus::Missing };
             // What is known is kept: the same object may be seen again, and another has another uid.
-            return Entry { status, cluster: None, ..before };
+            return EntryState { status, cluster_deployment_ref: None, ..before };
         };
         let version = Some(customization.version.clone());
         let is_new = before.version != version || self.forgets(None, terms.now);
-        let attempts = before.attempts.filter(|_| !is_new).unwrap_or(terms.attempts);
-        let failed = before.failure.filter(|it| !is_new && it.cluster.is_some());
+        let attempts = before.attempts.filter(|_| !is_new).unwrap_or(terms.attempts).max(0);
+        let failed = before.last_failure.clone();
+        let failed = failed.filter(|it| !is_new && it.cluster_deployment.is_some());
         let (status, failure) = if taken {
             (EntryStatus::Unavailable, failed)
         } else if let Some(why) = &customization.refused {
@@ -296,32 +298,54 @@ impl<'a> Use<'a> {
             let refused = terms.turned_down.map(|why| self.told(Notice::Refused, why, terms.now));
             (EntryStatus::Available, refused.or(failed))
         };
-        Entry { version, status, attempts: Some(attempts), cluster: None, failure }
+        EntryState {
+            version,
+            status,
+            attempts: Some(attempts),
+            cluster_deployment_ref: None,
+            last_failure: failure,
+            ..before
+        }
     }
 
     /// Whether a person wants what failed to be forgotten: neither what failed since, nor what is still there.
     fn forgets(&self, user: Option<&str>, now: Timestamp) -> bool {
         let retry = self.customization.and_then(|it| it.retry);
         let (Some(since), Some(before)) = (retry, self.before) else { return false };
-        let failed = before.failure.as_ref().and_then(|it| it.time);
+        let failed = before.last_failure.as_ref().and_then(|it| it.time.as_ref());
         // Each failure until a time that is still to come would be forgotten.
         since <= now
-            && failed.is_none_or(|it| it < since)
+            && failed.is_none_or(|it| it.0 < since)
             && !user.is_some_and(|it| before.counts(it))
     }
 
     /// A failure that costs no attempt, with the time at which it was reported first.
-    fn told(&self, reason: Notice, why: &str, now: Timestamp) -> Failure {
-        let message = shorten(why, LONGEST_FAILURE);
-        let known = self.before.and_then(|it| it.failure.as_ref());
-        let known = known.filter(|it| it.is(reason) && it.message == message).cloned();
-        known.unwrap_or_else(|| Failure {
-            cluster: None,
-            reason: reason.as_str().to_owned(),
-            message,
-            time: Some(now),
-        })
+    fn told(&self, reason: Notice, why: &str, now: Timestamp) -> LastFailure {
+        let new = new_failure(reason.as_str(), why, now);
+        let known = self.before.and_then(|it| it.last_failure.as_ref());
+        let known = known.filter(|it| is_of(it, reason) && it.message == new.message);
+        known.cloned().unwrap_or(new)
     }
+}
+
+fn new_failure(reason: &str, why: &str, now: Timestamp) -> LastFailure {
+    LastFailure {
+        reason: Some(reason.to_owned()),
+        message: Some(shorten(why, LONGEST_FAILURE)),
+        time: Some(Time(now)),
+        ..LastFailure::default()
+    }
+}
+
+/// Whether a failure has this reason.
+pub(crate) fn is_of(failure: &LastFailure, reason: Notice) -> bool {
+    failure.reason.as_deref() == Some(reason.as_str())
+}
+
+/// Whether an entry's state says that this cluster, which uses it, goes.
+pub(crate) fn gives_up(state: &EntryState, cluster: &Cluster) -> bool {
+    matches!(state.status, EntryStatus::ToBeDeleted | EntryStatus::ToBeUpdated)
+        && state.cluster() == Some(&cluster.name)
 }
 
 /// What the state of an entry depends on beside its use.
@@ -331,7 +355,7 @@ struct Terms<'a> {
     /// Why a cluster could not be made from it, if somebody refused that.
     turned_down: Option<&'a str>,
     /// Failed provisions that it may have from the beginning.
-    attempts: u32,
+    attempts: i32,
     now: Timestamp,
 }
 

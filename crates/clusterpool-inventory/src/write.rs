@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-use api_types::hive::{ClusterDeploymentCustomization, ClusterPool};
+use api_types::hive::{ClusterDeploymentCustomization, ClusterPool, ClusterPoolStatus};
 use api_types::names;
 use controller_kit::api_error::{unless_gone, unless_superseded};
 use controller_kit::backoff::Class as Retry;
@@ -30,7 +30,7 @@ use crate::decision::{Step, Version, Work};
 use crate::index::key_in;
 use crate::model::{Efforts, Key, LivePool, Look, Memory, Object, Wish, Write};
 use crate::observe::live_pool;
-use crate::seen::{Refusal, Status};
+use crate::seen::Refusal;
 use crate::{status, text, trial};
 
 /// How soon to look again when a namespace of before is still on its way out.
@@ -316,9 +316,9 @@ impl Pass<'_> {
     }
 
     /// Stores the pool's status, unless somebody wrote to the pool since. Gives the version of the pool after it.
-    async fn store(&self, wanted: Option<&Status>) -> Result<Option<String>, Error> {
+    async fn store(&self, wanted: Option<&ClusterPoolStatus>) -> Result<Option<String>, Error> {
         let (Some(wanted), Some(pool)) = (wanted, &self.look.pool) else { return Ok(None) };
-        let patch = status::patch(pool.status.as_ref(), wanted, Timestamp::now());
+        let patch = status::patch(&self.look.seen.pool.status, wanted);
         let at = pool.metadata.resource_version.as_deref().unwrap_or_default();
         let pools = self.api::<ClusterPool>(&self.key.namespace);
         let written =
@@ -328,7 +328,11 @@ impl Pass<'_> {
 
     /// What authors of patches have to know, once for each version of them and each template with which they mean another
     /// thing. On the customization, since a pool's events of one reason would be taken for one.
-    fn notes(&self, memory: &mut Memory, stored: Option<&Status>) -> Vec<(ObjectReference, Event)> {
+    fn notes(
+        &self,
+        memory: &mut Memory,
+        stored: Option<&ClusterPoolStatus>,
+    ) -> Vec<(ObjectReference, Event)> {
         let before = &self.look.seen.pool.status.inventory;
         let news = trial::news(&mut memory.learned.trials, before, stored);
         let caches = &self.context.caches;
@@ -480,8 +484,11 @@ mod tests {
     fn a_status_that_is_news_waits_for_work_and_one_that_is_decided_by_does_not() {
         let mut memory = Memory::default();
         let work = || Work { reason: crate::reason::Reason::Power, steps: Vec::new() };
-        let mut write =
-            Write { status: Some(Status::default()), work: vec![work()], ..Write::default() };
+        let mut write = Write {
+            status: Some(ClusterPoolStatus::default()),
+            work: vec![work()],
+            ..Write::default()
+        };
         assert!(status_rests(&write, &mut memory).is_some() && memory.news_since.is_some());
         write.again = Some(Duration::ZERO);
         assert_eq!(status_rests(&write, &mut memory), None);

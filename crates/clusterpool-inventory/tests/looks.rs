@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api_types::hive::ClusterDeployment;
+use api_types::hive::{ClusterDeployment, EntryState};
 use api_types::names;
 use clusterpool_inventory::context;
 use clusterpool_inventory::index::{Index, all_in, key_in};
 use clusterpool_inventory::make::Materials;
 use clusterpool_inventory::model::{Efforts, Key, Learned};
 use clusterpool_inventory::observe::{Known, observe};
-use clusterpool_inventory::seen::{Entry, Observed};
+use clusterpool_inventory::seen::Observed;
 use clusterpool_inventory::settings::Policy;
 use clusterpool_inventory::trial;
 use k8s_openapi::jiff::Timestamp;
@@ -239,7 +239,7 @@ fn what_was_noted_on_a_pool_when_it_was_taken_over_is_read() {
 #[test]
 fn what_patches_mean_is_news_where_there_was_no_template_for_them_before() {
     let config = json!({ "apiVersion": "v1", "platform": { "none": {} } });
-    let stored = Entry { version: Some("1-u".to_owned()), ..Entry::default() };
+    let stored = EntryState { version: Some("1-u".to_owned()), ..EntryState::default() };
     let stored = BTreeMap::from([("e".to_owned(), stored)]);
     for (before, told) in [(false, 0), (true, 1)] {
         let mut caches = Caches::new();

@@ -4,12 +4,13 @@
 
 use std::collections::BTreeSet;
 
+use api_types::condition::find;
+use api_types::hive::{ClusterPoolStatus, EntryState, LastFailure};
 use clusterpool_inventory::decide::decide;
 use clusterpool_inventory::decision::{Decision, Step};
 use clusterpool_inventory::pool_version::PoolVersion;
 use clusterpool_inventory::seen::{
-    Claim, Cluster, Customization, Entry, Failure, Lease, Listed, Namespace, Observed, Part, Pool,
-    Status,
+    Claim, Cluster, Customization, Lease, Listed, Namespace, Observed, Part, Pool,
 };
 use clusterpool_inventory::settings::Policy;
 use controller_kit::engine::Reason as _;
@@ -111,19 +112,19 @@ fn customization() -> impl Strategy<Value = Customization> {
     )
 }
 
-fn entry() -> impl Strategy<Value = Entry> {
+fn entry() -> impl Strategy<Value = EntryState> {
     let version = prop::option::of(prop::sample::select(vec!["1", "2"]));
-    (version, prop::option::of(0..4u32), prop::option::of(name("c"))).prop_map(
-        |(version, attempts, failed)| Entry {
+    (version, prop::option::of(0..4), prop::option::of(name("c"))).prop_map(
+        |(version, attempts, failed)| EntryState {
             version: version.map(str::to_owned),
             attempts,
-            failure: failed.map(|it| Failure {
-                cluster: Some(it),
-                reason: "ProvisionStopped".to_owned(),
-                message: "no quota".to_owned(),
-                time: None,
+            last_failure: failed.map(|it| LastFailure {
+                cluster_deployment: Some(it),
+                reason: Some("ProvisionStopped".to_owned()),
+                message: Some("no quota".to_owned()),
+                ..LastFailure::default()
             }),
-            ..Entry::default()
+            ..EntryState::default()
         },
     )
 }
@@ -175,7 +176,7 @@ fn pool() -> impl Strategy<Value = Pool> {
                 hibernates,
                 version: PoolVersion { own: "v".to_owned(), ..PoolVersion::default() },
                 parts: vec![Part::Namespace],
-                status: Status { inventory, ..Status::default() },
+                status: ClusterPoolStatus { inventory, ..ClusterPoolStatus::default() },
                 ..Pool::default()
             }
         },
@@ -376,10 +377,10 @@ proptest! {
                 continue;
             };
             let has = after.attempts.unwrap();
-            let holder = seen.clusters.iter().find(|it| after.cluster.as_ref() == Some(&it.name));
+            let holder = seen.clusters.iter().find(|it| after.cluster() == Some(&it.name));
             if has < had && before.version == after.version {
-                let counted = before.failure.as_ref().and_then(|it| it.cluster.clone());
-                prop_assert!(has + 1 == had && counted != after.cluster || holder.is_some_and(|it| it.installed));
+                let counted = before.last_failure.as_ref().and_then(|it| it.cluster_deployment.as_deref());
+                prop_assert!(has + 1 == had && counted != after.cluster() || holder.is_some_and(|it| it.installed));
             } else if has > had {
                 let mut retried = seen.customizations.iter().filter(|it| it.retry.is_some());
                 let renewed = before.version != after.version || retried.any(|it| it.name == *name);
@@ -419,8 +420,8 @@ proptest! {
         let is_short = seen.clusters.iter().filter(of_use).count() < seen.pool.size;
         let is_busy = !decided(&seen).work.is_empty() || seen.clusters.iter().any(ends);
         if is_short && !is_busy && !seen.pool.deleting {
-            let told = &seen.pool.status.conditions["CapacityAvailable"];
-            prop_assert_ne!(&told.status, "True", "{}", told.message);
+            let told = find(&seen.pool.status.conditions, "CapacityAvailable").unwrap();
+            prop_assert!(!told.is_true(), "{told:?}");
         }
     }
 

@@ -166,6 +166,18 @@ pub struct EntryState {
     pub other: Unknown,
 }
 
+impl EntryState {
+    /// The name of the cluster that uses it.
+    pub fn cluster(&self) -> Option<&str> {
+        self.cluster_deployment_ref.as_ref()?.name.as_deref()
+    }
+
+    /// Whether it counts the failure of the cluster of this name, so that the cluster may go.
+    pub fn counts(&self, cluster: &str) -> bool {
+        self.last_failure.as_ref().and_then(|it| it.cluster_deployment.as_deref()) == Some(cluster)
+    }
+}
+
 /// A cluster that could not be made from an entry.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

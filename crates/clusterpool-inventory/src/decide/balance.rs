@@ -11,7 +11,7 @@ use crate::naming::cluster_name;
 use crate::plan::{BEGUN, Plan};
 use crate::reason::{Notice, Reason};
 use crate::seen::{Cluster, Listed, Namespace};
-use crate::usage::Use;
+use crate::usage::{Use, gives_up, is_of};
 
 /// Completes, adds and removes, within one budget.
 pub(super) fn balance(plan: &mut Plan<'_>) {
@@ -227,7 +227,7 @@ impl<'a> Plan<'a> {
             return Some(1);
         }
         let entry = self.uses.by(cluster)?.now.as_ref()?;
-        entry.gives_up(cluster).then_some(2)
+        gives_up(entry, cluster).then_some(2)
     }
 
     /// Completes as many leases without clusters as are wanted; how many there will be. Where another cluster lives in the
@@ -288,7 +288,7 @@ impl<'a> Plan<'a> {
     /// Whether the cluster of the entry is refused, which may be for what the entry alone says, and another one is free that
     /// was not tried in vain.
     fn gives_way(&self, it: &Use<'_>) -> bool {
-        it.failure().is_some_and(|it| it.is(Notice::Refused))
+        it.failure().is_some_and(|it| is_of(it, Notice::Refused))
             && self.usable().any(|it| it.failure().is_none())
     }
 

@@ -1,9 +1,11 @@
 //! Which entries clusters have, and which leases stand for nothing.
 
+use api_types::hive::EntryState;
+
 use crate::decision::Step;
 use crate::plan::Plan;
 use crate::reason::Reason;
-use crate::seen::{Cluster, Customization, Entry};
+use crate::seen::{Cluster, Customization};
 use crate::text;
 use crate::usage::{Held, Use};
 
@@ -160,7 +162,8 @@ impl<'a> Plan<'a> {
     fn is_once_more(&self, cluster: &'a Cluster) -> bool {
         let Some(entry) = self.uses.by(cluster) else { return false };
         let same = entry.before.filter(|it| it.version == cluster.entry_version);
-        let has_none = |it: Option<&Entry>| it.and_then(|it| it.attempts) == Some(0);
+        let has_none =
+            |it: Option<&EntryState>| it.and_then(|it| it.attempts).is_some_and(|it| it <= 0);
         cluster.unverified
             && cluster.is_installing()
             && !cluster.protected

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use api_types::condition::find;
 use api_types::names::hive::CONDITION_ALL_CLUSTERS_CURRENT;
 
 use crate::plan::Plan;
@@ -51,10 +52,10 @@ impl<'a> Plan<'a> {
     /// What those clusters carry of which Hive's own controller said last that they are made from another spec. Before a pool
     /// is taken over that is its word and not ours.
     fn stale_for_hive(&self) -> HashSet<&'a str> {
-        let said = self.seen.pool.status.conditions.get(CONDITION_ALL_CLUSTERS_CURRENT);
-        let said = said.filter(|it| it.status == "False");
-        let named: HashSet<&str> =
-            said.into_iter().flat_map(|it| it.message.split([' ', ','])).collect();
+        let conditions = &self.seen.pool.status.conditions;
+        let said = find(conditions, CONDITION_ALL_CLUSTERS_CURRENT).filter(|it| it.is_false());
+        let message = said.and_then(|it| it.message.as_deref()).unwrap_or_default();
+        let named: HashSet<&str> = message.split([' ', ',']).collect();
         let all = self.seen.clusters.iter().filter(|it| named.contains(it.name.as_str()));
         all.filter_map(|it| it.pool_version.as_deref()).collect()
     }

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use api_types::condition::{self, Condition as ForeignCondition};
-use api_types::hive::{
-    ClusterClaim, ClusterDeployment, ClusterPool, ClusterPoolSpec, ClusterPoolStatus,
-};
+use api_types::condition::{self, Condition};
+use api_types::hive::{ClusterClaim, ClusterDeployment, ClusterPool, ClusterPoolSpec};
 use api_types::names;
 use api_types::reference::NamedRef;
 use api_types::time::until;
@@ -18,7 +16,7 @@ use crate::index::has_finalizer;
 use crate::make::name_in;
 use crate::platform::Platform;
 use crate::pool_version::{PoolVersion, pool_version};
-use crate::seen::{Claim, Cluster, Condition, Entry, Listed, Part, Pool, Status};
+use crate::seen::{Claim, Cluster, Listed, Part, Pool};
 use crate::settings::allowed_attempts;
 use crate::text;
 
@@ -87,31 +85,8 @@ pub(super) fn view(pool: &ClusterPool, known: &Known<'_>) -> Pool {
         attempts: attempts.and_then(allowed_attempts),
         remarks: text::remarks(spec, attempts),
         parts: wanted.into_iter().filter(|(_, is)| *is).map(|(part, _)| part).collect(),
-        status: pool.status.as_ref().map(stored).unwrap_or_default(),
+        status: pool.status.clone().unwrap_or_default(),
         rival: known.rival.clone(),
-    }
-}
-
-/// A stored status without its times.
-fn stored(status: &ClusterPoolStatus) -> Status {
-    let condition = |it: &ForeignCondition| {
-        let condition = Condition {
-            status: it.status.clone(),
-            reason: it.reason.clone().unwrap_or_default(),
-            message: it.message.clone().unwrap_or_default(),
-        };
-        (it.r#type.clone(), condition)
-    };
-    Status {
-        size: count(status.size),
-        ready: count(status.ready),
-        standby: status.standby.map_or(0, count),
-        inventory: status
-            .inventory
-            .iter()
-            .map(|(name, state)| (name.clone(), Entry::from(state)))
-            .collect(),
-        conditions: status.conditions.iter().map(condition).collect(),
     }
 }
 
@@ -178,7 +153,7 @@ pub(super) fn cluster(
 }
 
 /// What a condition says.
-fn words(it: &ForeignCondition) -> String {
+fn words(it: &Condition) -> String {
     let words = [it.reason.as_deref(), it.message.as_deref()];
     let words: Vec<&str> = words.into_iter().flatten().filter(|it| !it.is_empty()).collect();
     words.join(": ")
@@ -207,11 +182,10 @@ fn removal_left(it: &ClusterDeployment, now: Timestamp) -> Option<Duration> {
 }
 
 /// Whether Hive says that it cannot take the cluster down.
-fn cannot_go(conditions: &[ForeignCondition]) -> bool {
-    let is_failed = |it: &ForeignCondition| it.reason.as_deref() == Some(DEPROVISION_FAILED);
+fn cannot_go(conditions: &[Condition]) -> bool {
+    let is_failed = |it: &Condition| it.reason.as_deref() == Some(DEPROVISION_FAILED);
     condition::find(conditions, names::hive::CONDITION_PROVISIONED).is_some_and(is_failed)
-        || condition::find(conditions, DEPROVISION_LAUNCH_ERROR)
-            .is_some_and(ForeignCondition::is_true)
+        || condition::find(conditions, DEPROVISION_LAUNCH_ERROR).is_some_and(Condition::is_true)
 }
 
 pub(super) fn claim(it: &ClusterClaim) -> Claim {
@@ -243,7 +217,7 @@ mod tests {
     fn a_cluster_that_hive_fails_to_take_down_is_told_from_one_that_it_takes_down() {
         let of = |kind: &str, status: &str, reason: &str| {
             let all = json!([{ "type": kind, "status": status, "reason": reason }]);
-            let all: Vec<ForeignCondition> = serde_json::from_value(all).unwrap();
+            let all: Vec<Condition> = serde_json::from_value(all).unwrap();
             cannot_go(&all)
         };
         assert!(of("Provisioned", "False", "DeprovisionFailed"));

@@ -12,7 +12,6 @@ use super::steps::{finalizers, is_at};
 use super::{Piece, Stop, patch_status, written};
 use crate::index::{hives_finalizer, key_in};
 use crate::model::Object;
-use crate::seen::Condition as Said;
 use crate::{status, text};
 
 impl Piece<'_> {
@@ -63,8 +62,7 @@ impl Piece<'_> {
             names::hive::REASON_RELEASING => text::releasing(cluster),
             _ => text::in_use(cluster, &self.pass.key.name),
         };
-        let said = Said::new("False", reason, message);
-        self.entry_status(&found, &said, json!({})).await
+        self.entry_status(&found, ("False", reason, message), json!({})).await
     }
 
     /// Gives the customization to a cluster: condition and references in one write.
@@ -75,8 +73,8 @@ impl Piece<'_> {
             "clusterPoolRef": { "name": self.pass.key.name },
         });
         let message = text::in_use(cluster, &self.pass.key.name);
-        let said = Said::new("False", names::hive::REASON_IN_USE, message);
-        self.entry_status(&found, &said, references).await
+        let said = ("False", names::hive::REASON_IN_USE, message);
+        self.entry_status(&found, said, references).await
     }
 
     /// Takes it away from the cluster that has it.
@@ -85,14 +83,14 @@ impl Piece<'_> {
         found: &ClusterDeploymentCustomization,
     ) -> Result<(), Stop> {
         let references = json!({ "clusterDeploymentRef": null, "clusterPoolRef": null });
-        let said = Said::new("True", names::hive::CONDITION_AVAILABLE, text::FREE.to_owned());
-        self.entry_status(found, &said, references).await
+        let said = ("True", names::hive::CONDITION_AVAILABLE, text::FREE.to_owned());
+        self.entry_status(found, said, references).await
     }
 
     async fn entry_status(
         &mut self,
         found: &ClusterDeploymentCustomization,
-        said: &Said,
+        said: (&str, &str, String),
         mut status: Value,
     ) -> Result<(), Stop> {
         let mut conditions: Vec<Condition> = found.status.clone().unwrap_or_default().conditions;

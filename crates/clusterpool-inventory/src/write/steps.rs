@@ -3,7 +3,7 @@
 use api_types::hive::{ClusterClaim, ClusterDeployment, ClusterPool};
 use api_types::names;
 use api_types::time::whole;
-use controller_kit::engine::{Error, asked};
+use controller_kit::engine::{Error, Reason as _, asked};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -150,8 +150,8 @@ impl Piece<'_> {
             return Err(Stop::SUPERSEDED);
         };
         let mut conditions = claim.status.clone().unwrap_or_default().conditions;
-        let said = text::pending(reason, &self.pass.key.name);
-        status::say(&mut conditions, names::hive::CONDITION_PENDING, &said, Timestamp::now(), true);
+        let said = ("True", reason.as_str(), text::pending(reason, &self.pass.key.name));
+        status::say(&mut conditions, names::hive::CONDITION_PENDING, said, Timestamp::now(), true);
         let (status, what) = (json!({ "conditions": conditions }), "patch a claim's status");
         let written = patch_status(&self.claim_api(), name, at, &status, what).await?;
         self.note(Object::Claim(key), written.metadata.resource_version, false);

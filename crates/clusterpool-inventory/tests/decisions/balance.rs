@@ -9,8 +9,8 @@ use clusterpool_inventory::seen::{Cluster, Listed, Namespace, Observed};
 use clusterpool_inventory::text::remarks;
 
 use crate::world::{
-    at, claim, cluster, decided, deleted, full, half_made, installing, lease, leased, namespace,
-    pool, reasons, status_of, stored,
+    at, claim, cluster, condition, decided, deleted, full, half_made, installing, lease, leased,
+    namespace, pool, reasons, status_of, stored,
 };
 
 #[test]
@@ -20,7 +20,7 @@ fn the_most_clusters_bound_what_is_added() {
     seen.customizations[2].lease = None;
     seen.pool.max_size = Some(2);
     assert_eq!(reasons(&seen), []);
-    assert_eq!(stored(&seen).pool.status.conditions["CapacityAvailable"].status, "False");
+    assert_eq!(condition(&seen, "CapacityAvailable").status, "False");
     seen.pool.max_size = Some(3);
     assert_eq!(leased(&seen), ["c"]);
 }
@@ -46,7 +46,7 @@ fn what_is_missing_stops_new_clusters_and_nothing_else() {
     seen.customizations[2].lease = lease("half");
     seen.claims.push(claim("x", 1));
     assert_eq!(reasons(&seen), [Reason::Claimed, Reason::ClusterBroken]);
-    assert_eq!(stored(&seen).pool.status.conditions["MissingDependencies"].status, "True");
+    assert_eq!(condition(&seen, "MissingDependencies").status, "True");
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn however_large_a_pool_is_one_pass_begins_so_many_clusters() {
 }
 
 fn room(seen: &Observed) -> String {
-    stored(seen).pool.status.conditions["CapacityAvailable"].message.clone()
+    condition(seen, "CapacityAvailable").message
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_protected_cluster_keeps_no_other_one_from_being_replaced_or_removed() {
     seen.clusters[0].protected = true;
     seen.pool.version.own = "w".to_owned();
     assert_eq!(deleted(&seen), ["cb"]);
-    let told = stored(&seen).pool.status.conditions["AllClustersCurrent"].message.clone();
+    let told = condition(&seen, "AllClustersCurrent").message;
     assert!(told.ends_with("; an annotation protects from deletion: ca"), "{told}");
     seen.pool.version.own = "v".to_owned();
     seen.pool.size = 1;
@@ -200,7 +200,7 @@ fn a_deleted_pool_says_which_clusters_it_waits_for_and_what_to_do() {
     seen.clusters[1].protected = true;
     (seen.clusters[2].deleting, seen.clusters[2].hangs) = (true, true);
     seen.clusters[3].deleting = true;
-    let told = stored(&seen).pool.status.conditions["DeletionPossible"].message.clone();
+    let told = condition(&seen, "DeletionPossible").message;
     let [all, claimed, protected, hangs] = told.split("; ").collect::<Vec<_>>()[..] else {
         panic!("{told}");
     };
@@ -211,7 +211,7 @@ fn a_deleted_pool_says_which_clusters_it_waits_for_and_what_to_do() {
     for cluster in &mut seen.clusters {
         *cluster = Cluster { deleting: true, ..crate::world::cluster(&cluster.name, None, 1) };
     }
-    let told = stored(&seen).pool.status.conditions["DeletionPossible"].message.clone();
+    let told = condition(&seen, "DeletionPossible").message;
     assert_eq!(told, "Still there: ca, cb, cc, cd");
 }
 
@@ -235,7 +235,7 @@ fn a_deleted_pool_goes_after_its_clusters_leases_and_finalizers() {
     // One that cannot be read is not gone.
     seen.unread = vec!["broken".to_owned()];
     assert_eq!(reasons(&seen), []);
-    let told = stored(&seen).pool.status.conditions["DeletionPossible"].message.clone();
+    let told = condition(&seen, "DeletionPossible").message;
     assert_eq!(told, "Still there: broken; these cannot be read, so correct them: broken");
     seen.unread.clear();
     // Seen without the pool: what was made for it in the meantime would still be cleared away.
@@ -243,7 +243,7 @@ fn a_deleted_pool_goes_after_its_clusters_leases_and_finalizers() {
     assert_eq!(reasons(&seen), []);
     seen.customizations[0].lease = lease("late");
     assert_eq!(reasons(&seen), [Reason::LeaseAbandoned]);
-    let condition = stored(&seen).pool.status.conditions["DeletionPossible"].clone();
+    let condition = condition(&seen, "DeletionPossible");
     assert_eq!(condition.status, "False");
     assert!(condition.message.ends_with("still leased: a"), "{condition:?}");
 }
@@ -254,7 +254,7 @@ fn a_deleted_pool_names_the_namespaces_that_it_waits_for() {
     let mut seen = pool(0, &[]);
     seen.pool.deleting = true;
     seen.namespaces.push(namespace("n"));
-    let told = |seen: &Observed| stored(seen).pool.status.conditions["DeletionPossible"].clone();
+    let told = |seen: &Observed| condition(seen, "DeletionPossible");
     assert_eq!(reasons(&seen), [Reason::LeftOver]);
     let waits = told(&seen);
     assert_eq!((&*waits.status, &*waits.reason), ("False", "NamespacesPendingDeletion"));
@@ -388,7 +388,7 @@ fn what_is_no_number_of_attempts_is_told() {
     }
     let mut seen = full(1, &["a"]);
     seen.pool.remarks.push("a is listed more than once".to_owned());
-    let condition = stored(&seen).pool.status.conditions["InventoryValid"].clone();
+    let condition = condition(&seen, "InventoryValid");
     assert!(
         condition.status == "True" && condition.message.ends_with("; a is listed more than once")
     );
@@ -416,10 +416,9 @@ fn what_is_no_inventory_is_told_and_changes_nothing() {
         seen.pool.listed = Listed::of(&spec);
         seen.pool.size = 5;
         assert_eq!(reasons(&seen), [], "{inventory}");
-        let status = stored(&seen).pool.status;
-        let condition = &status.conditions["InventoryValid"];
+        let condition = condition(&seen, "InventoryValid");
         assert!(condition.status == "False" && condition.message.contains(told), "{condition:?}");
-        assert_eq!(status.inventory["a"].status.as_str(), "Reserved");
+        assert_eq!(status_of(&seen, "a"), "Reserved");
         // Claims are served, and the pool can be deleted.
         seen.claims.push(claim("x", 1));
         assert_eq!(reasons(&seen), [Reason::Claimed]);

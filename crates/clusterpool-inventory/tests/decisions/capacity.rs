@@ -2,11 +2,11 @@
 
 use clusterpool_inventory::seen::{Cluster, Listed, Observed};
 
-use crate::world::{claim, cluster, failed, full, installing, pool, stored};
+use crate::world::{claim, cluster, condition, failed, full, installing, pool};
 
 /// Status, reason and message of `CapacityAvailable`.
 fn told(seen: &Observed) -> (String, String, String) {
-    let it = stored(seen).pool.status.conditions["CapacityAvailable"].clone();
+    let it = condition(seen, "CapacityAvailable");
     (it.status, it.reason, it.message)
 }
 

@@ -7,8 +7,8 @@ use clusterpool_inventory::reason::Reason;
 use clusterpool_inventory::seen::{Claim, Observed, Part, Refusal};
 
 use crate::world::{
-    at, claim, cluster, decided, entry, full, installing, lease, leased, pool, reasons, status_of,
-    stored,
+    at, claim, cluster, condition, decided, entry, full, installing, lease, leased, pool, reasons,
+    status_of, stored,
 };
 
 /// A pool with a cluster that Hive does not begin to install.
@@ -63,8 +63,7 @@ fn nothing_is_made_again_from_what_a_cluster_was_not_made_from() {
 #[test]
 fn a_cluster_that_hive_does_not_begin_with_is_told_in_its_words() {
     let mut seen = idle();
-    let told =
-        |seen: &Observed| stored(seen).pool.status.conditions["CapacityAvailable"].message.clone();
+    let told = |seen: &Observed| condition(seen, "CapacityAvailable").message;
     assert!(!told(&seen).contains("Hive"));
     let words = "InstallConfigValidationFailed: no platform".to_owned();
     seen.not_begun = [("ca".to_owned(), words), ("cb".to_owned(), String::new())].into();
@@ -86,7 +85,9 @@ fn refusal(version: &str) -> Refusal {
 fn who_refuses_a_cluster_is_told_on_its_entry_until_the_cluster_is_there() {
     let mut seen = pool(1, &["a"]);
     seen.customizations[0].lease = lease("ca");
-    let refused = |seen: &Observed| entry(seen, "a").failure.map(|it| (it.reason, it.message));
+    let refused = |seen: &Observed| {
+        entry(seen, "a").last_failure.map(|it| (it.reason.unwrap(), it.message.unwrap()))
+    };
     assert_eq!(refused(&seen), None);
     seen.turned_down.insert("a".to_owned(), refusal("1-u"));
     let told = Some(("Refused".to_owned(), "exceeded quota".to_owned()));
@@ -106,10 +107,10 @@ fn an_entry_whose_lease_is_refused_stays_available_and_says_why() {
     let mut seen = pool(1, &["a"]);
     seen.turned_down.insert("a".to_owned(), refusal("1-u"));
     assert_eq!(status_of(&seen, "a"), "Available");
-    assert_eq!(entry(&seen, "a").failure.unwrap().reason, "Refused");
+    assert_eq!(entry(&seen, "a").last_failure.unwrap().reason.as_deref(), Some("Refused"));
     // It was said of the entry as it was.
     seen.customizations[0].version = "2-u".to_owned();
-    assert_eq!(entry(&seen, "a").failure, None);
+    assert_eq!(entry(&seen, "a").last_failure, None);
 }
 
 /// The refusal may be for what the entry alone says, such as its labels, which its copy carries.
@@ -150,8 +151,7 @@ fn a_cluster_of_a_claim_that_is_not_there_stays_and_is_told() {
     let mut seen = full(1, &["a", "b"]);
     seen.clusters[0].claim = Some("x".to_owned());
     let told = |seen: &Observed| {
-        let status = stored(seen).pool.status;
-        status.conditions["CapacityAvailable"].message.ends_with("have another cluster: ca")
+        condition(seen, "CapacityAvailable").message.ends_with("have another cluster: ca")
     };
     assert!(told(&seen) && reasons(&seen).is_empty());
     seen.pool.max_size = Some(2);

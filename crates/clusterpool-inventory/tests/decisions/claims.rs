@@ -5,7 +5,7 @@ use clusterpool_inventory::reason::Reason;
 use clusterpool_inventory::seen::{Claim, Cluster, Customization, Listed, Observed};
 
 use crate::world::{
-    at, claim, cluster, customization, decided, deleted, full, lease, pool, reasons, stored,
+    at, claim, cluster, condition, customization, decided, deleted, full, lease, pool, reasons,
 };
 
 #[test]
@@ -216,7 +216,7 @@ fn a_stale_cluster_that_is_woken_for_a_claim_is_not_replaced_under_way() {
     let wakes = |it: &Step| matches!(it, Step::Power { cluster, run: true, .. } if cluster == "ca");
     assert!(work.iter().flat_map(|it| &it.steps).any(wakes), "{work:?}");
     assert_eq!(deleted(&seen), [""; 0]);
-    let told = stored(&seen).pool.status.conditions["AllClustersCurrent"].message.clone();
+    let told = condition(&seen, "AllClustersCurrent").message;
     assert!(told.ends_with("ca; claims wait for: ca"), "{told}");
     // The others that sleep are replaced.
     seen.clusters.push(Cluster { running: false, ..cluster("cb", Some("b"), 5) });

@@ -5,11 +5,12 @@ use std::time::Duration;
 use clusterpool_inventory::reason::Reason;
 use clusterpool_inventory::seen::{Claim, Cluster, Listed, Observed};
 use clusterpool_inventory::text::remarks;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 use crate::world::{
-    at, claim, cluster, customization, decided, deleted, entry, failed, full, installing, lease,
-    leased, now, reasons, status_of, stored,
+    at, claim, cluster, condition, customization, decided, deleted, entry, failed, full,
+    installing, lease, leased, now, reasons, status_of, stored,
 };
 
 #[test]
@@ -20,7 +21,7 @@ fn a_failure_is_counted_and_stored_before_the_cluster_goes() {
     assert_eq!(decided(&seen).again, Some(Duration::ZERO));
     let counted = entry(&seen, "a");
     assert_eq!(counted.attempts, Some(2));
-    assert_eq!(counted.failure.unwrap().cluster.as_deref(), Some("ca"));
+    assert_eq!(counted.last_failure.unwrap().cluster_deployment.as_deref(), Some("ca"));
     let seen = stored(&seen);
     assert_eq!(deleted(&seen), ["ca"]);
     assert_eq!(entry(&seen, "a").attempts, Some(2));
@@ -36,10 +37,10 @@ fn what_is_told_of_a_failure_is_short_enough_to_be_stored_for_each_entry() {
     seen.missing.push(long);
     let seen = stored(&seen);
     let status = &seen.pool.status;
-    assert!(
-        status.inventory.values().all(|it| it.failure.as_ref().unwrap().message.len() <= 1_000)
-    );
-    assert!(status.conditions.values().all(|it| it.message.len() <= 10_000));
+    let is_short = |text: &Option<String>, most| text.as_ref().unwrap().len() <= most;
+    let mut failures = status.inventory.values().map(|it| it.last_failure.as_ref().unwrap());
+    assert!(failures.all(|it| is_short(&it.message, 1_000)));
+    assert!(status.conditions.iter().all(|it| is_short(&it.message, 10_000)));
     assert_eq!(decided(&seen).status, None);
 }
 
@@ -74,7 +75,7 @@ fn the_last_failure_breaks_the_entry_until_it_is_edited() {
     seen.customizations[0].version = "2-u".to_owned();
     assert_eq!(status_of(&seen, "a"), "Available");
     assert_eq!(entry(&seen, "a").attempts, Some(1));
-    assert_eq!(entry(&seen, "a").failure, None);
+    assert_eq!(entry(&seen, "a").last_failure, None);
 }
 
 /// Somebody repaired what the entry stands for, and has nothing to edit.
@@ -85,7 +86,7 @@ fn a_person_may_ask_for_another_try_of_an_entry_without_an_edit() {
     seen.clusters[0] = failed("ca", Some("a"));
     let (mut seen, now) = (stored(&seen), now().as_second());
     let known = seen.pool.status.inventory.get_mut("a").unwrap();
-    known.failure.as_mut().unwrap().time = Some(at(now - 10));
+    known.last_failure.as_mut().unwrap().time = Some(Time(at(now - 10)));
     seen.customizations[0].retry = Some(at(now - 9));
     assert_eq!(entry(&seen, "a").attempts, Some(0), "what failed is still there");
     assert_eq!(deleted(&seen), ["ca"]);
@@ -101,7 +102,7 @@ fn a_person_may_ask_for_another_try_of_an_entry_without_an_edit() {
         seen.customizations[0].retry = retry.map(at);
         assert_eq!(status_of(&seen, "a"), status, "{retry:?}");
     }
-    assert_eq!((entry(&seen, "a").attempts, entry(&seen, "a").failure), (Some(1), None));
+    assert_eq!((entry(&seen, "a").attempts, entry(&seen, "a").last_failure), (Some(1), None));
     assert_eq!(leased(&seen), ["a"]);
     // Its next cluster may be there before that is stored, and is as current as it would be without.
     seen.customizations[0].lease = lease("ca2");
@@ -110,7 +111,7 @@ fn a_person_may_ask_for_another_try_of_an_entry_without_an_edit() {
         assert_eq!(deleted(&seen), [""; 0]);
         let told = entry(&seen, "a");
         assert_eq!(
-            (told.status.as_str(), told.attempts, told.failure),
+            (told.status.as_str(), told.attempts, told.last_failure),
             ("Reserved", Some(1), None)
         );
     }
@@ -155,7 +156,7 @@ fn a_pool_whose_clusters_hive_never_gives_up_is_told_that_no_failure_will_be_cou
 fn more_attempts_than_the_status_can_hold_are_as_many_as_it_holds() {
     let mut seen = full(1, &["a"]);
     seen.pool.attempts = Some(u32::MAX);
-    assert_eq!(entry(&seen, "a").attempts, u32::try_from(i32::MAX).ok());
+    assert_eq!(entry(&seen, "a").attempts, Some(i32::MAX));
 }
 
 #[test]
@@ -213,12 +214,12 @@ fn an_entry_that_is_listed_and_not_there_is_missing_also_while_a_cluster_uses_it
     let mut seen = full(1, &["a"]);
     seen.customizations[0].deleting = true;
     assert_eq!(status_of(&seen, "a"), "Reserved");
-    let valid = |seen: &Observed| stored(seen).pool.status.conditions["InventoryValid"].clone();
+    let valid = |seen: &Observed| condition(seen, "InventoryValid");
     assert!(valid(&seen).message.ends_with("; deletion was asked for: a"), "{:?}", valid(&seen));
     let mut seen = stored(&seen);
     seen.customizations.clear();
     let missing = entry(&seen, "a");
-    assert_eq!((missing.status.as_str(), missing.cluster.as_deref()), ("Missing", Some("ca")));
+    assert_eq!((missing.status.as_str(), missing.cluster()), ("Missing", Some("ca")));
     assert_eq!(valid(&seen).reason, "Invalid");
     assert_eq!(decided(&seen).events[0].reason, Reason::EntryMissing);
     assert_eq!(deleted(&seen), [""; 0]);
@@ -272,7 +273,7 @@ fn one_pool_may_have_entries_of_all_eight_statuses() {
 #[test]
 fn fewer_entries_than_the_size_wants_are_told_as_such() {
     let valid = |seen: &Observed| {
-        let it = stored(seen).pool.status.conditions["InventoryValid"].clone();
+        let it = condition(seen, "InventoryValid");
         (it.status, it.reason, it.message)
     };
     let mut seen = full(2, &["a", "b"]);
@@ -301,7 +302,7 @@ fn fewer_entries_than_the_size_wants_are_told_as_such() {
 #[test]
 fn a_pool_whose_entries_are_all_claimed_says_so_until_one_is_free_or_no_more_is_wanted() {
     let capacity = |seen: &Observed| {
-        let it = stored(seen).pool.status.conditions["CapacityAvailable"].clone();
+        let it = condition(seen, "CapacityAvailable");
         (it.status, it.reason)
     };
     let mut seen = full(2, &["a", "b"]);
@@ -329,8 +330,7 @@ fn a_pool_whose_entries_are_all_claimed_says_so_until_one_is_free_or_no_more_is_
 
 #[test]
 fn a_pool_that_is_short_names_the_clusters_whose_end_its_entries_wait_for() {
-    let capacity =
-        |seen: &Observed| stored(seen).pool.status.conditions["CapacityAvailable"].clone();
+    let capacity = |seen: &Observed| condition(seen, "CapacityAvailable");
     let mut seen = full(2, &["a", "b"]);
     seen.clusters[1].deleting = true;
     let told = capacity(&seen);
@@ -437,10 +437,7 @@ fn a_stale_cluster_stays_as_long_as_no_other_can_be_made_in_its_place() {
     seen.customizations[1].deleting = true;
     assert_eq!(deleted(&seen), [""; 0]);
     seen.pool.size = 2;
-    let told = |seen: &Observed| {
-        let status = stored(seen).pool.status;
-        status.conditions["AllClustersCurrent"].message.clone()
-    };
+    let told = |seen: &Observed| condition(seen, "AllClustersCurrent").message;
     let end = ": ca, cb; no other one can be made in the place of: ca, cb";
     assert!(told(&seen).ends_with(end), "{}", told(&seen));
     seen.pool.listed = Listed::Entries(["a", "b", "c"].map(str::to_owned).to_vec());
@@ -460,13 +457,13 @@ fn an_entry_in_use_that_was_edited_to_be_broken_says_so() {
         seen.clusters[0].claim = claim;
         assert_eq!(deleted(&seen), [""; 0]);
         assert_eq!(status_of(&seen, "a"), "To Be Updated");
-        let said = stored(&seen).pool.status.conditions["InventoryValid"].clone();
+        let said = condition(&seen, "InventoryValid");
         assert_eq!((said.status.as_str(), said.reason.as_str()), ("False", "Invalid"));
         let end = "; a: its new patches cannot be applied: operation 0: nothing there";
         assert!(said.message.ends_with(end), "{said:?}");
     }
     seen.customizations[0].refused = None;
-    assert_eq!(stored(&seen).pool.status.conditions["InventoryValid"].status, "True");
+    assert_eq!(condition(&seen, "InventoryValid").status, "True");
 }
 
 /// A template that was edited, or a pool that Hive's own controller served, which adds what `replace` does not find.
@@ -474,7 +471,7 @@ fn an_entry_in_use_that_was_edited_to_be_broken_says_so() {
 fn entries_in_use_that_could_not_be_used_again_are_told() {
     let names = ["a", "b", "c", "d", "e"];
     let mut seen = full(5, &names);
-    let valid = |seen: &Observed| stored(seen).pool.status.conditions["InventoryValid"].clone();
+    let valid = |seen: &Observed| condition(seen, "InventoryValid");
     assert_eq!(valid(&seen).status, "True");
     seen.customizations[0].refused = Some("operation 1: nothing there".to_owned());
     assert_eq!(status_of(&seen, "a"), "Reserved");
@@ -500,7 +497,7 @@ fn no_stale_cluster_goes_while_one_that_is_current_is_being_installed() {
     seen.clusters[1] =
         Cluster { pool_version: Some("w".to_owned()), ..installing("cb", Some("b"), 1) };
     assert_eq!(deleted(&seen), [""; 0]);
-    let told = stored(&seen).pool.status.conditions["AllClustersCurrent"].message.clone();
+    let told = condition(&seen, "AllClustersCurrent").message;
     assert!(told.ends_with(": ca; these have to be installed first: cb"), "{told}");
 }
 
@@ -569,10 +566,7 @@ fn stale_clusters_that_are_not_installed_go_at_once_whatever_else_is_under_way()
 #[test]
 fn one_cluster_that_hive_cannot_take_down_stops_no_replacement_and_several_only_that_without_a_place()
  {
-    let told = |seen: &Observed| {
-        let status = stored(seen).pool.status;
-        status.conditions["AllClustersCurrent"].message.clone()
-    };
+    let told = |seen: &Observed| condition(seen, "AllClustersCurrent").message;
     let mut seen = full(3, &["a", "b", "c"]);
     seen.pool.version.own = "w".to_owned();
     seen.clusters[0].deleting = true;
@@ -596,8 +590,7 @@ fn one_cluster_that_hive_cannot_take_down_stops_no_replacement_and_several_only_
 fn clusters_of_which_nobody_knows_what_they_are_made_from_are_told_as_such() {
     let mut seen = full(2, &["a", "b"]);
     seen.clusters[0].pool_version = None;
-    let current =
-        |seen: &Observed| stored(seen).pool.status.conditions["AllClustersCurrent"].clone();
+    let current = |seen: &Observed| condition(seen, "AllClustersCurrent");
     assert_eq!(current(&seen).status, "Unknown");
     assert_eq!(current(&seen).reason, "SomeClusterDeploymentsUnknown");
     seen.clusters[1].pool_version = Some("old".to_owned());
@@ -620,9 +613,8 @@ fn an_empty_inventory_is_a_mistake_and_changes_nothing() {
     seen.pool.size = 5;
     seen.pool.version.own = "w".to_owned();
     assert_eq!(reasons(&seen), []);
-    let status = stored(&seen).pool.status;
-    assert_eq!(status.conditions["InventoryValid"].reason, "Empty");
-    assert_eq!(status.inventory["a"].status.as_str(), "Reserved");
+    assert_eq!(condition(&seen, "InventoryValid").reason, "Empty");
+    assert_eq!(status_of(&seen, "a"), "Reserved");
 }
 
 #[test]

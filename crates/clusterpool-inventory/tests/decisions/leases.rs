@@ -5,8 +5,8 @@ use clusterpool_inventory::reason::Reason;
 use clusterpool_inventory::seen::{Claim, Cluster, Lease, Listed, Observed, Part};
 
 use crate::world::{
-    claim, cluster, decided, deleted, failed, full, half_made, installing, lease, leased,
-    namespace, pool, reasons, status_of, stored,
+    claim, cluster, condition, decided, deleted, failed, full, half_made, installing, lease,
+    leased, namespace, pool, reasons, status_of, stored,
 };
 
 #[test]
@@ -302,7 +302,7 @@ fn a_failed_cluster_that_is_made_once_more_goes_before_hive_is_let_at_it() {
     }
     // Another one failed since: it is one try more, as long as there are any.
     let state = seen.pool.status.inventory.get_mut("a").unwrap();
-    state.failure.as_mut().unwrap().cluster = Some("later".to_owned());
+    state.last_failure.as_mut().unwrap().cluster_deployment = Some("later".to_owned());
     assert!(stays(&seen));
     seen.pool.status.inventory.get_mut("a").unwrap().attempts = Some(0);
     assert_eq!(deleted(&seen), ["ca"]);
@@ -377,15 +377,15 @@ fn of_two_clusters_in_one_entry_whose_lease_was_lost_the_oldest_gets_it_and_the_
         seen.customizations[0].lease = lost;
         assert_eq!(leased(&seen), ["a"]);
         assert_eq!(deleted(&seen), ["second"]);
-        let condition = &stored(&seen).pool.status.conditions["InventoryValid"];
-        assert!(condition.status == "False" && condition.message.contains("two clusters: a"));
+        let told = condition(&seen, "InventoryValid");
+        assert!(told.status == "False" && told.message.contains("two clusters: a"));
         // Another pool's cluster lives in it too: neither pool can tell who should go.
         seen.clusters.truncate(1);
         seen.customizations[0].others.push("theirs".to_owned());
         let decision = decided(&seen);
         assert!(decision.work.is_empty() && decision.events[0].reason == Reason::DoubleUse);
-        let condition = &stored(&seen).pool.status.conditions["InventoryValid"];
-        assert!(condition.message.contains("two clusters: a"), "{condition:?}");
+        let told = condition(&seen, "InventoryValid");
+        assert!(told.message.contains("two clusters: a"), "{told:?}");
     }
 }
 
@@ -469,7 +469,7 @@ fn a_living_cluster_that_a_lease_names_keeps_the_entry_whoever_made_it() {
         // The pool's end does not wait for it.
         seen.pool.deleting = true;
         assert_eq!(reasons(&seen), [Reason::PoolGone], "{of:?}");
-        let condition = &stored(&seen).pool.status.conditions["DeletionPossible"];
+        let condition = condition(&seen, "DeletionPossible");
         assert_eq!(condition.status, "True", "{condition:?}");
     }
 }

@@ -1,11 +1,14 @@
 //! New clusters, and how entries are told.
 
+use api_types::condition::{Condition, put};
+use api_types::hive::EntryState;
 use clusterpool_inventory::decision::{Decision, Step};
 use clusterpool_inventory::reason::Reason;
-use clusterpool_inventory::seen::{Cluster, Condition, Entry, Lease, Listed, Observed, Part};
+use clusterpool_inventory::seen::{Cluster, Lease, Listed, Observed, Part};
 
 use crate::world::{
-    cluster, customization, decided, deleted, full, lease, leased, pool, status_of, stored,
+    cluster, condition, customization, decided, deleted, full, lease, leased, pool, status_of,
+    stored, stored_condition,
 };
 
 #[test]
@@ -39,8 +42,7 @@ fn what_clusters_of_hives_controller_were_made_from_is_noted_before_one_counts_a
     seen.pool.version.hive = None;
     seen.pool.version.noted = noted(&seen);
     assert_eq!(deleted(&seen), ["ca"]);
-    let stale =
-        |seen: &Observed| stored(seen).pool.status.conditions["AllClustersCurrent"].message.clone();
+    let stale = |seen: &Observed| condition(seen, "AllClustersCurrent").message;
     assert!(stale(&seen).ends_with(": ca"), "{}", stale(&seen));
     // It stands for that spec, and is not noted again for another one.
     seen.pool.version.own = "w".to_owned();
@@ -73,9 +75,7 @@ fn a_hash_of_another_release_of_hive_makes_no_cluster_anew() {
         "{work:?}"
     );
     seen.pool.version.noted = Some("v/00000000deadbeef".to_owned());
-    let is_current = |seen: &Observed| {
-        stored(seen).pool.status.conditions["AllClustersCurrent"].status == "True"
-    };
+    let is_current = |seen: &Observed| condition(seen, "AllClustersCurrent").status == "True";
     assert!(is_current(&seen) && deleted(&seen).is_empty());
     // It was begun before, under a spec that may have been another one.
     seen.pool.version.noted = None;
@@ -115,7 +115,7 @@ fn an_inventory_that_came_before_the_pool_was_ours_makes_hives_clusters_stale() 
             vec![of_hive(cluster("c1", None, 1), OLD), of_hive(cluster("c2", None, 2), OLD)];
         let (note, later) = taken_over(&seen);
         assert_eq!(note, format!("v/{}", computed.clone().unwrap_or_default()));
-        assert_eq!(later.pool.status.conditions["AllClustersCurrent"].status, "False");
+        assert_eq!(stored_condition(&later, "AllClustersCurrent").status, "False");
         assert_eq!(deleted(&later), ["c1"]);
         // Hive had begun to replace them.
         let theirs = of_hive(cluster("ca", Some("a"), 3), NEW);
@@ -144,11 +144,13 @@ fn what_hive_itself_called_stale_is_not_taken_for_current() {
     }
     let say = |seen: &mut Observed, status: &str, names: &str| {
         let condition = Condition {
+            r#type: "AllClustersCurrent".to_owned(),
             status: status.to_owned(),
-            reason: "SomeClusterDeploymentsStale".to_owned(),
-            message: format!("Some do not match the pool configuration: {names}"),
+            reason: Some("SomeClusterDeploymentsStale".to_owned()),
+            message: Some(format!("Some do not match the pool configuration: {names}")),
+            ..Condition::default()
         };
-        seen.pool.status.conditions.insert("AllClustersCurrent".to_owned(), condition);
+        put(&mut seen.pool.status.conditions, condition);
     };
     // It had made one of the spec as it is now, and did not come to the others.
     say(&mut seen, "False", "ca, cb");
@@ -157,7 +159,7 @@ fn what_hive_itself_called_stale_is_not_taken_for_current() {
     say(&mut seen, "False", "ca, cc");
     let (note, later) = taken_over(&seen);
     assert_eq!(note, "v/");
-    assert_eq!(later.pool.status.conditions["AllClustersCurrent"].status, "False");
+    assert_eq!(stored_condition(&later, "AllClustersCurrent").status, "False");
     assert_eq!(deleted(&later), ["ca"]);
     // What it said is overwritten by then, and what was noted stays.
     assert!(!decided(&later).work.iter().any(|it| it.reason == Reason::PoolAdopted));
@@ -260,7 +262,8 @@ fn the_eight_statuses_are_told_from_what_is_there() {
     for name in ["leased", "edited", "removed"] {
         seen.clusters.push(cluster(&format!("c-{name}"), Some(name), 1));
     }
-    let gone = Entry { version: Some("1-u".to_owned()), attempts: Some(0), ..Entry::default() };
+    let gone =
+        EntryState { version: Some("1-u".to_owned()), attempts: Some(0), ..EntryState::default() };
     seen.pool.status.inventory.insert("cloud".to_owned(), gone);
     let table = [
         ("free", "Available"),

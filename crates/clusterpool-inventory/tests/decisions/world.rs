@@ -1,12 +1,14 @@
 //! Pools as the tests begin with.
 
+use api_types::condition::find;
+use api_types::hive::EntryState;
 use clusterpool_inventory::decide::decide;
 use clusterpool_inventory::decision::{Decision, Step};
 use clusterpool_inventory::make::made_from;
 use clusterpool_inventory::pool_version::PoolVersion;
 use clusterpool_inventory::reason::Reason;
 use clusterpool_inventory::seen::{
-    Claim, Cluster, Customization, Entry, Lease, Listed, Namespace, Observed, Part, Pool,
+    Claim, Cluster, Customization, Lease, Listed, Namespace, Observed, Part, Pool,
 };
 use clusterpool_inventory::settings::Policy;
 use k8s_openapi::jiff::Timestamp;
@@ -178,6 +180,25 @@ pub(crate) fn status_of(seen: &Observed, entry: &str) -> String {
     seen.pool.status.inventory.get(entry).map_or("absent", |it| it.status.as_str()).to_owned()
 }
 
-pub(crate) fn entry(seen: &Observed, name: &str) -> Entry {
+pub(crate) fn entry(seen: &Observed, name: &str) -> EntryState {
     stored(seen).pool.status.inventory[name].clone()
+}
+
+/// A condition of the pool without its times.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) status: String,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+}
+
+/// As the next decision stores it.
+pub(crate) fn condition(seen: &Observed, kind: &str) -> Told {
+    stored_condition(&stored(seen), kind)
+}
+
+pub(crate) fn stored_condition(seen: &Observed, kind: &str) -> Told {
+    let found = find(&seen.pool.status.conditions, kind).cloned().unwrap();
+    let (reason, message) = (found.reason.unwrap(), found.message.unwrap());
+    Told { status: found.status, reason, message }
 }
