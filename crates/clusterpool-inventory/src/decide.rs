@@ -67,8 +67,9 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
         }
     }
     status::events(&mut plan);
-    // What to note is told by what Hive said last, which stays until it is noted.
-    let status = if is_new { None } else { status::wanted(&plan) };
+    // What to note is told by what Hive said last, which stays until it is noted. Where the pool is gone there is nowhere to
+    // store a status, and waiting to store it would make one pass after the other.
+    let status = if is_new || pool.absent { None } else { status::wanted(&plan) };
     Decision {
         status,
         work: plan.work,

@@ -290,6 +290,18 @@ fn what_is_in_use_of_a_pool_that_is_not_there_stays() {
     assert_eq!(deleted(&seen), [""; 0]);
 }
 
+/// As long as a status is to be stored the next pass follows at once.
+#[test]
+fn a_pool_that_is_gone_has_no_status_to_store() {
+    let mut seen = full(2, &["a", "b"]);
+    (seen.pool.deleting, seen.pool.absent, seen.pool.kept) = (true, true, false);
+    seen.pool.listed = Listed::Nothing;
+    let decision = decided(&seen);
+    assert_eq!((decision.status, decision.again), (None, None));
+    seen.pool.absent = false;
+    assert!(decided(&seen).status.is_some());
+}
+
 fn created(seen: &Observed) -> Vec<String> {
     let work = decided(seen).work;
     let created = work.iter().filter_map(|it| it.creates());
