@@ -13,8 +13,8 @@ const MISSING: Location = Location::new(
 const INVENTORY: Location = Location::new(
     "ClusterPool",
     ObjectPart::Condition("InventoryValid"),
-    "How many entries can be used for the size. The message also names entries that are listed twice, and an invalid number of \
-     attempts.",
+    "How many entries can be used for the size. The message also names entries that are listed twice, and annotations with an \
+     invalid number of attempts or time.",
 );
 const CAPACITY: Location = Location::new(
     "ClusterPool",

@@ -424,6 +424,13 @@ pub fn remarks(spec: &ClusterPoolSpec, attempts: Option<&str>) -> Vec<String> {
     remarks
 }
 
+/// What a customization says of another try, and is no time.
+pub(crate) fn wrong_retry(entry: &str, said: &str) -> String {
+    format!(
+        "annotation {RETRY} of {entry} is {said:?} and no time such as 2026-01-31T12:00:00Z, so it is not used"
+    )
+}
+
 /// What a customization says that nobody has.
 pub(crate) const FREE: &str = "Free";
 

@@ -237,6 +237,29 @@ fn what_was_noted_on_a_pool_when_it_was_taken_over_is_read() {
 }
 
 #[test]
+fn a_retry_annotation_that_is_no_time_is_told() {
+    for (said, told) in
+        [(json!("now"), true), (json!(""), true), (json!("2026-01-31T12:00:00Z"), false)]
+    {
+        let mut caches = Caches::new();
+        for name in ["e", "unlisted"] {
+            let annotations = json!({ names::ferrite::RETRY: said });
+            let metadata =
+                json!({ "name": name, "namespace": "pools", "annotations": annotations });
+            let entry = json!({ "metadata": metadata, "spec": {} });
+            let entry = Arc::new(serde_json::from_value(entry).unwrap());
+            let key = key_in("pools", name);
+            caches.index.customizations.keep(&key, [(all_in("pools"), entry)]);
+        }
+        let seen = caches.look(None);
+        let wrong = seen.pool.remarks.iter().filter(|it| it.contains(names::ferrite::RETRY));
+        let wrong: Vec<&String> = wrong.collect();
+        assert_eq!(wrong.len(), usize::from(told), "{wrong:?}");
+        assert!(wrong.iter().all(|it| it.contains("retry of e is")), "{wrong:?}");
+    }
+}
+
+#[test]
 fn what_patches_mean_is_news_where_there_was_no_template_for_them_before() {
     let config = json!({ "apiVersion": "v1", "platform": { "none": {} } });
     let stored = EntryState { version: Some("1-u".to_owned()), ..EntryState::default() };

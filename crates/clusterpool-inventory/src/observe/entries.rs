@@ -23,9 +23,10 @@ pub fn version(it: &ClusterDeploymentCustomization) -> String {
     format!("{generation}-{}", it.metadata.uid.as_deref().unwrap_or_default())
 }
 
-/// Since when a person wants its failures to be forgotten. What is no time is no wish.
-pub(super) fn retry(it: &ClusterDeploymentCustomization) -> Option<Timestamp> {
-    it.annotations().get(names::ferrite::RETRY)?.parse().ok()
+/// Since when a person wants its failures to be forgotten, or what is said of that and is no time.
+pub(super) fn retry(it: &ClusterDeploymentCustomization) -> Option<Result<Timestamp, &str>> {
+    let said = it.annotations().get(names::ferrite::RETRY)?;
+    Some(said.parse().map_err(|_| said.as_str()))
 }
 
 /// Whether somebody said that he is about to release it.
@@ -48,12 +49,16 @@ mod tests {
             let annotations = json!({ "ferrite.metal3.io/retry": value });
             let metadata = json!({ "name": "a", "annotations": value.map(|_| annotations) });
             let it = json!({ "metadata": metadata, "spec": {} });
-            retry(&serde_json::from_value(it).unwrap()).map(Timestamp::as_second)
+            let it = serde_json::from_value(it).unwrap();
+            retry(&it).map(|it| it.map(Timestamp::as_second).map_err(str::to_owned))
         };
         // As `date -u +%FT%TZ` and `date -Is` write it.
-        assert_eq!(of(Some("1970-01-01T00:01:00Z")), Some(60));
-        assert_eq!(of(Some("1970-01-01T01:01:00+01:00")), Some(60));
-        assert_eq!((of(Some("now")), of(Some("")), of(None)), (None, None, None));
+        assert_eq!(of(Some("1970-01-01T00:01:00Z")), Some(Ok(60)));
+        assert_eq!(of(Some("1970-01-01T01:01:00+01:00")), Some(Ok(60)));
+        for wrong in ["now", ""] {
+            assert_eq!(of(Some(wrong)), Some(Err(wrong.to_owned())));
+        }
+        assert_eq!(of(None), None);
     }
 
     #[test]

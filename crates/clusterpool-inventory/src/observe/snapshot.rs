@@ -22,6 +22,7 @@ use crate::naming::trial_name;
 use crate::patch::{self, Target};
 use crate::seen::{Cluster, Customization, Lease, Namespace, Observed, Pool};
 use crate::settings::Policy;
+use crate::text;
 use crate::trial::Trial;
 
 /// For how long clusters that Hive does not begin to install are left alone at least.
@@ -51,7 +52,7 @@ pub struct Known<'a> {
 pub fn observe(known: &Known<'_>, learned: &mut Learned) -> (Observed, Option<Duration>) {
     let Known { caches, index, key, .. } = *known;
     let found = caches.pools.get(key);
-    let pool = match &found {
+    let mut pool = match &found {
         Some(found) => view(found, known),
         None => Pool {
             namespace: key.namespace.clone(),
@@ -73,6 +74,7 @@ pub fn observe(known: &Known<'_>, learned: &mut Learned) -> (Observed, Option<Du
     let about = About { known, pool: &pool, spec, own: &own };
     let mut customizations = customizations(&about, &mut learned.trials);
     customizations.extend(broken_customizations(&about, &clusters));
+    pool.remarks.extend(retry_remarks(known, &pool));
     let claims = index.claims.of(key).filter_map(|it| caches.claims.get(it));
     let seen = Observed {
         claims: claims.map(|it| claim(&it)).collect(),
@@ -165,6 +167,14 @@ fn customizations(about: &About<'_>, trials: &mut BTreeMap<String, Trial>) -> Ve
         Customization { refused, ..it }
     })
     .collect()
+}
+
+/// What the listed customizations say of another try and is no time, in words for the pool's condition.
+fn retry_remarks(known: &Known<'_>, pool: &Pool) -> Vec<String> {
+    let all = known.index.customizations.kept(&all_in(&known.key.namespace));
+    let wrong = all.filter_map(|it| Some((it.name_any(), retry(it)?.err()?)));
+    let listed = wrong.filter(|(name, _)| pool.listed.names().contains(name));
+    listed.map(|(name, said)| text::wrong_retry(&name, said)).collect()
 }
 
 /// The listed customizations that cannot be read, by name.
@@ -266,7 +276,7 @@ impl About<'_> {
         Customization {
             at: it.resource_version().unwrap_or_default(),
             version: version(it),
-            retry: retry(it),
+            retry: retry(it).and_then(Result::ok),
             deleting: it.metadata.deletion_timestamp.is_some(),
             kept: has_finalizer(it, names::hive::LEASE_FINALIZER),
             kept_by_hive: hives_finalizer(&self.known.key.name)
