@@ -19,17 +19,39 @@ use prometheus::{
 
 use crate::model::Key;
 use crate::reason::{Notice, Reason};
-use crate::seen::{Claim, Cluster, Observed};
+use crate::seen::{Claim, Cluster, Observed, Pool};
 
 const SECONDS: &[f64] = &[0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0];
 /// Hive's own, or its dashboards would show something else.
 const HIVES_SECONDS: &[f64] = &[1.0, 30.0, 120.0, 600.0, 1800.0, 3000.0, 7200.0];
 /// Labels of Hive's metrics.
 const HIVES_LABELS: &[&str] = &["clusterpool_namespace", "clusterpool_name"];
-const STATES: [&str; 6] = ["installing", "ready", "standby", "broken", "claimed", "deleting"];
+/// A word, and which clusters it means.
+type State = (&'static str, fn(&Cluster) -> bool);
+/// The same of the clusters of a pool.
+type Kind = (&'static str, fn(&Pool, &Cluster) -> bool);
+/// The states of a cluster: it is in the first that fits.
+const STATES: [State; 6] = [
+    ("deleting", |it| it.deleting),
+    ("claimed", |it| it.claim.is_some()),
+    ("broken", Cluster::is_broken),
+    ("ready", Cluster::is_ready),
+    ("standby", |it| it.installed),
+    ("installing", |_| true),
+];
 /// What Hive's own controller of pools counts of each pool's clusters, with its meaning: one cluster may count in several.
-const KINDS: [&str; 8] =
-    ["assignable", "claimed", "deleting", "installing", "unclaimed", "standby", "stale", "broken"];
+const KINDS: [Kind; 8] = [
+    ("assignable", |_, it| it.is_ready()),
+    ("claimed", |_, it| it.claim.is_some()),
+    ("deleting", |_, it| it.deleting),
+    ("installing", |_, it| it.is_installing()),
+    ("unclaimed", |_, it| it.is_whole()),
+    ("standby", |_, it| it.is_standby()),
+    ("stale", |pool, it| {
+        it.is_unclaimed() && !it.pool_version.as_deref().is_some_and(|it| pool.version.accepts(it))
+    }),
+    ("broken", |_, it| it.is_unclaimed() && it.is_broken()),
+];
 
 /// What is counted of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -135,8 +157,8 @@ impl Collector for Gauge {
         let statuses = EntryStatus::KNOWN;
         let values = match self.fact {
             Fact::Entries => statuses.iter().map(EntryStatus::as_str).collect(),
-            Fact::Clusters => STATES.to_vec(),
-            _ if self.only.is_none() => vec![KINDS[0]],
+            Fact::Clusters => STATES.map(|(state, _)| state).to_vec(),
+            _ if self.only.is_none() => vec![KINDS[0].0],
             _ => Vec::new(),
         };
         for value in values {
@@ -203,7 +225,7 @@ impl Metrics {
     /// Shows what Hive's own controller of pools shows of each of them under the same names, too.
     pub fn with_hives_names(mut self, registry: &Registry) -> Result<Self> {
         let labels = HIVES_LABELS;
-        for kind in KINDS {
+        for (kind, _) in KINDS {
             let name = format!("hive_clusterpool_clusterdeployments_{kind}");
             let shown =
                 GaugeVec::new(Opts::new(name, format!("Clusters of a pool: {kind}")), labels)?;
@@ -257,10 +279,12 @@ impl Metrics {
             counts.add(Fact::Entries, status.as_str(), all);
         }
         for cluster in &seen.clusters {
-            counts.add(Fact::Clusters, state(cluster), 1);
+            let state = STATES.iter().find(|(_, is)| is(cluster));
+            counts.add(Fact::Clusters, state.map_or("", |(state, _)| state), 1);
         }
-        for (kind, count) in KINDS.into_iter().zip(kinds(seen)) {
-            counts.add(Fact::Kinds, kind, count);
+        for (kind, is) in KINDS {
+            let all = seen.clusters.iter().filter(|it| is(&seen.pool, it)).count();
+            counts.add(Fact::Kinds, kind, all);
         }
         counts.add(Fact::Lacking, "", usize::from(!seen.missing.is_empty()));
         counts.add(Fact::Short, "", short(seen));
@@ -306,41 +330,6 @@ impl Counts {
 
 fn as_float(count: usize) -> f64 {
     u32::try_from(count).map_or(f64::from(u32::MAX), f64::from)
-}
-
-/// Which of [`STATES`] a cluster is in.
-fn state(it: &Cluster) -> &'static str {
-    if it.deleting {
-        "deleting"
-    } else if it.claim.is_some() {
-        "claimed"
-    } else if it.is_broken() {
-        "broken"
-    } else if it.is_ready() {
-        "ready"
-    } else if it.installed {
-        "standby"
-    } else {
-        "installing"
-    }
-}
-
-/// How many clusters of the pool are of each of [`KINDS`].
-fn kinds(seen: &Observed) -> [usize; 8] {
-    let count = |is: &dyn Fn(&Cluster) -> bool| seen.clusters.iter().filter(|it| is(it)).count();
-    let is_current = |it: &Cluster| {
-        it.pool_version.as_deref().is_some_and(|version| seen.pool.version.accepts(version))
-    };
-    [
-        count(&Cluster::is_ready),
-        count(&|it| it.claim.is_some()),
-        count(&|it| it.deleting),
-        count(&Cluster::is_installing),
-        count(&Cluster::is_whole),
-        count(&Cluster::is_standby),
-        count(&|it| it.is_unclaimed() && !is_current(it)),
-        count(&|it| it.is_unclaimed() && it.is_broken()),
-    ]
 }
 
 /// Clusters that the pool lacks of its size and does not get by itself, as its condition says. A limit that is reached may be
@@ -489,7 +478,7 @@ mod tests {
         metrics.worked(&key, Reason::Stale);
         metrics.claimed(&key, 40.0);
         let hives = |end: &str| of_pools(&registry, end);
-        let counted = KINDS.map(|kind| {
+        let counted = KINDS.map(|(kind, _)| {
             let found = hives(&format!("hive_clusterpool_clusterdeployments_{kind}"));
             assert_eq!(found.len(), 1, "{kind}");
             // Labels are in the order of their names.
