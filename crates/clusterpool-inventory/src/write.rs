@@ -39,8 +39,8 @@ const LATER: Duration = Duration::from_secs(1);
 const AT_ONCE: usize = 32;
 /// For how long a pass begins pieces of work: the last look at the pool is not to be older.
 const BEGINNING: Duration = Duration::from_secs(5);
-/// For how long a status that is news waits while there is work: it tells of every entry, which makes it the slowest write,
-/// and the next pass waits until the caches show it.
+/// For how long a status that is news waits at most, and while there is work: it tells of every entry, which makes it the
+/// slowest write, and the next pass waits until the caches show it.
 const STATUS_WAITS: Duration = Duration::from_secs(1);
 /// And without work, for each entry that it tells of: while a long one is written nobody gets a cluster.
 const WAIT_PER_ENTRY: Duration = Duration::from_micros(500);
@@ -61,7 +61,7 @@ pub async fn all(
             return Ok(Outcome { next: Some(Next::Now), ..Outcome::default() });
         }
     }
-    let rest = status_rests(write, memory);
+    let rest = status_rests(write, memory, Instant::now());
     let writes_pool = write.work.iter().flat_map(|it| &it.steps).any(Step::is_on_pool);
     // A write to the pool moves its version, which the status insists on; the next pass stores it.
     let news = write.status.as_ref().filter(|_| !writes_pool);
@@ -118,24 +118,19 @@ pub async fn all(
 }
 
 /// For how long a status that is news waits, if it does. What the next pass decides by is stored at once.
-fn status_rests(write: &Write, memory: &mut Memory) -> Option<Duration> {
+fn status_rests(write: &Write, memory: &mut Memory, now: Instant) -> Option<Duration> {
     let Some(status) = &write.status else {
         memory.news_since = None;
         return None;
     };
-    let age = memory.news_since.get_or_insert_with(Instant::now).elapsed();
-    if write.again == Some(Duration::ZERO) {
-        return None;
-    }
-    let entries = status.inventory.len();
-    rest_left(if write.work.is_empty() { Some(entries) } else { None }, age)
-}
-
-/// What is left of the wait of a status that tells of so many entries, or waits for work, and has been news for so long.
-fn rest_left(entries: Option<usize>, age: Duration) -> Option<Duration> {
-    let of = |entries| u32::try_from(entries).unwrap_or(u32::MAX);
-    let rest = entries.map_or(STATUS_WAITS, |it| WAIT_PER_ENTRY.saturating_mul(of(it)));
-    rest.min(STATUS_WAITS).checked_sub(age).filter(|left| !left.is_zero())
+    let age = now.saturating_duration_since(*memory.news_since.get_or_insert(now));
+    let entries = u32::try_from(status.inventory.len()).unwrap_or(u32::MAX);
+    let wait = match write.again {
+        Some(Duration::ZERO) => Duration::ZERO,
+        _ if write.work.is_empty() => WAIT_PER_ENTRY.saturating_mul(entries).min(STATUS_WAITS),
+        _ => STATUS_WAITS,
+    };
+    wait.checked_sub(age).filter(|left| !left.is_zero())
 }
 
 /// Whether the API server or a webhook does not want it (by a rule, a quota, a lack of rights, or because the webhook does
@@ -465,38 +460,49 @@ where
 
 #[cfg(test)]
 mod tests {
+    use api_types::hive::EntryState;
+
     use super::*;
     use crate::patch;
 
     #[test]
     fn a_long_status_rests_longer_and_never_for_more_than_a_second() {
-        let left = |entries, age| {
-            rest_left(Some(entries), Duration::from_millis(age)).map(|it| it.as_millis())
+        let now = Instant::now();
+        let left = |entries: u32, age: u64| {
+            let state = |it: u32| (it.to_string(), EntryState::default());
+            let inventory = (0..entries).map(state).collect();
+            let status = Some(ClusterPoolStatus { inventory, ..ClusterPoolStatus::default() });
+            let news_since = now.checked_sub(Duration::from_millis(age));
+            let mut memory = Memory { news_since, ..Memory::default() };
+            let left = status_rests(&Write { status, ..Write::default() }, &mut memory, now);
+            left.map(|it| it.as_millis())
         };
         assert_eq!((left(0, 0), left(2, 0), left(2, 1)), (None, Some(1), None));
         assert_eq!((left(1_000, 100), left(1_000, 500)), (Some(400), None));
-        assert_eq!((left(100_000, 100), left(usize::MAX, 1_000)), (Some(900), None));
-        let waits = |age| rest_left(None, Duration::from_millis(age)).map(|it| it.as_millis());
-        assert_eq!((waits(0), waits(400), waits(1_000)), (Some(1_000), Some(600), None));
+        assert_eq!((left(100_000, 100), left(100_000, 1_000)), (Some(900), None));
     }
 
     #[test]
     fn a_status_that_is_news_waits_for_work_and_one_that_is_decided_by_does_not() {
-        let mut memory = Memory::default();
+        let (mut memory, now) = (Memory::default(), Instant::now());
         let work = || Work { reason: crate::reason::Reason::Power, steps: Vec::new() };
         let mut write = Write {
             status: Some(ClusterPoolStatus::default()),
             work: vec![work()],
             ..Write::default()
         };
-        assert!(status_rests(&write, &mut memory).is_some() && memory.news_since.is_some());
+        let mut left = |write: &Write, age: u64| {
+            let left = status_rests(write, &mut memory, now + Duration::from_millis(age));
+            (left.map(|it| it.as_millis()), memory.news_since.is_some())
+        };
+        assert_eq!(left(&write, 0), (Some(1_000), true));
+        assert_eq!(left(&write, 400), (Some(600), true));
         write.again = Some(Duration::ZERO);
-        assert_eq!(status_rests(&write, &mut memory), None);
-        memory.news_since = Instant::now().checked_sub(STATUS_WAITS);
+        assert_eq!(left(&write, 400), (None, true));
         write.again = None;
-        assert_eq!(status_rests(&write, &mut memory), None, "it waited for a second");
+        assert_eq!(left(&write, 1_000), (None, true), "it waited for a second");
         write.status = None;
-        assert_eq!((status_rests(&write, &mut memory), memory.news_since), (None, None));
+        assert_eq!(left(&write, 1_000), (None, false));
     }
 
     #[test]
