@@ -25,7 +25,8 @@ use crate::yaml;
 /// What cannot be a name is not asked for: it would ask for something else.
 const NO_NAME: &str = "nothing can have this name; correct it";
 const NO_PLATFORM: &str = "spec.platform names no platform; name one";
-/// The key of a template's secret.
+/// The key of a pull secret, and of a template's.
+const PULL_SECRET: &str = ".dockerconfigjson";
 const INSTALL_CONFIG: &str = "install-config.yaml";
 
 /// Asks for everything that the pool refers to. What cannot be read is missing: the rest of the pool goes on.
@@ -40,46 +41,18 @@ pub(super) async fn materials(
     let template_name = name_in(spec.install_config_secret_template_ref.as_ref());
     let credentials = platform.and_then(|it| it.credentials()).map(|(_, name)| name);
     let certificates = platform.and_then(|it| it.certificates()).map(|(_, name)| name);
-    let secret = |name| get_secret(client, &namespace, name);
-    let image_set = spec.image_set_ref.name.as_deref().unwrap_or_default();
-    let (has_image_set, pull_secret, template, credentials, certificates) = tokio::join!(
-        has_image_set(client, image_set),
-        secret(name_in(spec.pull_secret_ref.as_ref())),
-        secret(template_name),
-        secret(credentials),
-        secret(certificates),
-    );
-    let mut missing = Vec::new();
-    let image_set = format!("ClusterImageSet {image_set} of spec.imageSetRef");
-    match has_image_set {
-        Ok(true) => {}
-        Ok(false) => missing.push(format!("{image_set} is not there; create it")),
-        Err(why) => missing.push(format!("{image_set} cannot be read: {why}")),
-    }
-    let mut take = |sought: Sought<'_>, field: &str, key: Option<&str>| {
-        let (name, found) = sought?;
-        let secret = format!("Secret {name} of {field}");
-        let found = match found {
-            Ok(Some(found)) => found,
-            Ok(None) => {
-                missing.push(format!("{secret} is not there; create it in {namespace}"));
-                return None;
-            }
-            Err(why) => {
-                missing.push(format!("{secret} cannot be read: {why}"));
-                return None;
-            }
-        };
-        if let Some(key) = key.filter(|key| !found.data.contains_key(*key)) {
-            missing.push(format!("{secret} has no key {key}; add it"));
-        }
-        Some(found)
-    };
-    let pull_secret = take(pull_secret, "spec.pullSecretRef", Some(".dockerconfigjson"));
-    let template = take(template, "spec.installConfigSecretTemplateRef", Some(INSTALL_CONFIG));
-    let credentials = take(credentials, "spec.platform", None);
     let authority = platform.and_then(|it| it.certificates_key());
-    let certificates = take(certificates, "spec.platform", authority);
+    let secret = |field, name, key| get_secret(client, &namespace, Sought { field, name, key });
+    let (image_set, pull_secret, template, credentials, certificates) = tokio::join!(
+        find_image_set(client, spec.image_set_ref.name.as_deref().unwrap_or_default()),
+        secret("spec.pullSecretRef", name_in(spec.pull_secret_ref.as_ref()), Some(PULL_SECRET)),
+        secret("spec.installConfigSecretTemplateRef", template_name, Some(INSTALL_CONFIG)),
+        secret("spec.platform", credentials, None),
+        secret("spec.platform", certificates, authority),
+    );
+    let mut missing: Vec<String> = image_set.err().into_iter().collect();
+    let [pull_secret, template, credentials, certificates] =
+        [pull_secret, template, credentials, certificates].map(|it| take(it, &mut missing));
     if let Some(platform) = platform {
         let name = platform.name;
         let unserved = platform.unserved();
@@ -100,13 +73,8 @@ pub(super) async fn materials(
             )),
         }
     }
-    let mut config = None;
-    match base_config(spec, template.as_ref(), credentials.as_ref()) {
-        Some(Ok(found)) => config = Some(found),
-        Some(Err(why)) => missing.push(why),
-        // What is missing was told.
-        None => {}
-    }
+    let config = base_config(spec, template.as_ref(), credentials.as_ref());
+    let config = take(config, &mut missing);
     if platform.is_none() && template_name.is_some() {
         missing.push(NO_PLATFORM.to_owned());
     }
@@ -125,34 +93,38 @@ pub(super) async fn materials(
     }
 }
 
-/// The install config that patches are applied to, or why there is none; nothing without the template that the pool names.
+/// What was found. Why it cannot be used is missing.
+fn take<T>(found: Result<Option<T>, String>, missing: &mut Vec<String>) -> Option<T> {
+    found.unwrap_or_else(|why| {
+        missing.push(why);
+        None
+    })
+}
+
+/// The install config that patches are applied to, or why there is none. Nothing without the template that the pool names:
+/// that is missing already.
 fn base_config(
     spec: &ClusterPoolSpec,
     template: Option<&Secret>,
     credentials: Option<&Secret>,
-) -> Option<Result<Value, String>> {
-    let config = match name_in(spec.install_config_secret_template_ref.as_ref()) {
-        Some(name) => {
-            let text = template?.data.get(INSTALL_CONFIG)?;
-            let text =
-                std::str::from_utf8(&text.0).map_err(|_| "it is not text in UTF-8".to_owned());
-            let config = text.and_then(|text| yaml::read(text).map_err(|error| error.to_string()));
-            config.map_err(|why| {
-                format!("{INSTALL_CONFIG} in secret {name} cannot be used: {why}; correct it")
-            })
-        }
-        None => Platform::of(spec).map_or_else(
-            || Err(NO_PLATFORM.to_owned()),
-            |platform| {
-                let texts = credentials.into_iter().flat_map(|it| &it.data);
-                let texts: Vec<(String, String)> = texts
-                    .map(|(key, it)| (key.clone(), String::from_utf8_lossy(&it.0).into_owned()))
-                    .collect();
-                platform.install_config(&texts)
-            },
-        ),
+) -> Result<Option<Value>, String> {
+    let template_name = name_in(spec.install_config_secret_template_ref.as_ref());
+    let config = if let Some(name) = template_name {
+        let text = template.and_then(|it| it.data.get(INSTALL_CONFIG));
+        let Some(text) = text else { return Ok(None) };
+        let text = std::str::from_utf8(&text.0).map_err(|_| "it is not text in UTF-8".to_owned());
+        let config = text.and_then(|text| yaml::read(text).map_err(|error| error.to_string()));
+        config.map_err(|why| {
+            format!("{INSTALL_CONFIG} in secret {name} cannot be used: {why}; correct it")
+        })?
+    } else {
+        let texts = credentials.into_iter().flat_map(|it| &it.data);
+        let texts: Vec<(String, String)> = texts
+            .map(|(key, it)| (key.clone(), String::from_utf8_lossy(&it.0).into_owned()))
+            .collect();
+        Platform::of(spec).ok_or(NO_PLATFORM)?.install_config(&texts)?
     };
-    Some(config.and_then(|it| installable(it, spec)))
+    installable(config, spec).map(Some)
 }
 
 /// The install config, unless no cluster of the pool could be installed with it. Where there are entries each of them is
@@ -172,41 +144,55 @@ fn installable(config: Value, spec: &ClusterPoolSpec) -> Result<Value, String> {
     Err(format!("{config} cannot be used: {why}"))
 }
 
-/// The name of a secret that the pool names, and what was found: it, nothing, or why it cannot be read.
-type Sought<'a> = Option<(&'a str, Result<Option<Secret>, String>)>;
+/// A secret that the pool may name.
+struct Sought<'a> {
+    /// Where it is named.
+    field: &'static str,
+    name: Option<&'a str>,
+    /// What it has to hold.
+    key: Option<&'static str>,
+}
 
-async fn get_secret<'a>(client: &Client, namespace: &str, name: Option<&'a str>) -> Sought<'a> {
-    let name = name?;
+/// The secret, if the pool names one; or why it cannot be used.
+async fn get_secret(
+    client: &Client,
+    namespace: &str,
+    Sought { field, name, key }: Sought<'_>,
+) -> Result<Option<Secret>, String> {
+    let Some(name) = name else { return Ok(None) };
+    let secret = format!("Secret {name} of {field}");
+    let unread = |why: &str| format!("{secret} cannot be read: {why}");
     if !is_name(name) {
-        return Some((name, Err(NO_NAME.to_owned())));
+        return Err(unread(NO_NAME));
     }
     let api: Api<KubeSecret> = Api::namespaced(client.clone(), namespace);
     let found = asked("read a secret", async { unless_gone(api.get(name).await) }).await;
-    let secret = |it: KubeSecret| Secret {
-        version: format!(
-            "{}/{}",
-            it.uid().unwrap_or_default(),
-            it.resource_version().unwrap_or_default()
-        ),
-        kind: it.type_,
-        data: it.data.unwrap_or_default(),
-    };
-    Some((name, found.map(|it| it.map(secret)).map_err(|error| why(&error))))
+    let found = found.map_err(|error| unread(&why(&error)))?;
+    let found = found.ok_or_else(|| format!("{secret} is not there; create it in {namespace}"))?;
+    let (uid, version) = (found.uid(), found.resource_version());
+    let version = format!("{}/{}", uid.unwrap_or_default(), version.unwrap_or_default());
+    let data = found.data.unwrap_or_default();
+    match key.filter(|key| !data.contains_key(*key)) {
+        Some(key) => Err(format!("{secret} has no key {key}; add it")),
+        None => Ok(Some(Secret { version, kind: found.type_, data })),
+    }
 }
 
-/// Whether it is there, or why nobody can tell.
-async fn has_image_set(client: &Client, name: &str) -> Result<bool, String> {
-    if name.is_empty() {
-        return Ok(false);
-    }
-    if !is_name(name) {
-        return Err(NO_NAME.to_owned());
+/// Whether the image set is there; or why it cannot be used.
+async fn find_image_set(client: &Client, name: &str) -> Result<(), String> {
+    let image_set = format!("ClusterImageSet {name} of spec.imageSetRef");
+    let unread = |why: &str| format!("{image_set} cannot be read: {why}");
+    if !name.is_empty() && !is_name(name) {
+        return Err(unread(NO_NAME));
     }
     let kind = GroupVersionKind::gvk("hive.openshift.io", "v1", "ClusterImageSet");
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
     let request = async { unless_gone(api.get_metadata(name).await) };
-    let found = asked("read an image set", request).await;
-    Ok(found.map_err(|error| why(&error))?.is_some())
+    let found = match name {
+        "" => None,
+        _ => asked("read an image set", request).await.map_err(|error| unread(&why(&error)))?,
+    };
+    found.map(drop).ok_or_else(|| format!("{image_set} is not there; create it"))
 }
 
 /// Why something cannot be read.
@@ -265,9 +251,12 @@ mod tests {
         let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let client = Client::try_from(nowhere).unwrap();
         for name in ["<x>", "a/b", "a?b=c", "..", "a b"] {
-            let sought = get_secret(&client, "ns", Some(name)).await;
-            assert!(matches!(sought, Some((_, Err(why))) if why == NO_NAME), "{name}");
-            assert_eq!(has_image_set(&client, name).await, Err(NO_NAME.to_owned()), "{name}");
+            let sought = Sought { field: "spec.platform", name: Some(name), key: None };
+            let found = [
+                get_secret(&client, "ns", sought).await.map(drop),
+                find_image_set(&client, name).await,
+            ];
+            assert!(found.iter().all(|it| it.as_ref().unwrap_err().ends_with(NO_NAME)), "{name}");
         }
     }
 }
