@@ -1,7 +1,7 @@
 //! Who administrates a pool administrates its clusters: by the pool's namespace and name, so that a pool of the same name
 //! in another namespace gives no rights here.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use api_types::names::hive as names;
 use k8s_openapi::api::rbac::v1::{RoleBinding, Subject};
@@ -15,8 +15,7 @@ pub fn is_admins(binding: &RoleBinding) -> bool {
 
 /// The subjects of all these bindings, each once. A service account without a namespace is of the binding's.
 pub fn subjects<'a>(bindings: impl Iterator<Item = &'a RoleBinding>) -> Vec<Subject> {
-    let mut seen = BTreeSet::new();
-    let mut all = Vec::new();
+    let mut all = BTreeMap::new();
     for binding in bindings {
         for subject in binding.subjects.iter().flatten() {
             let mut subject = subject.clone();
@@ -24,13 +23,10 @@ pub fn subjects<'a>(bindings: impl Iterator<Item = &'a RoleBinding>) -> Vec<Subj
                 subject.namespace = binding.namespace();
             }
             let key = (subject.kind.clone(), subject.namespace.clone(), subject.name.clone());
-            if seen.insert(key) {
-                all.push(subject);
-            }
+            all.entry(key).or_insert(subject);
         }
     }
-    all.sort_by_key(|it| (it.kind.clone(), it.namespace.clone(), it.name.clone()));
-    all
+    all.into_values().collect()
 }
 
 /// What to do about the binding in a cluster's namespace.

@@ -17,7 +17,7 @@ use jsonptr::{Pointer, PointerBuf};
 use serde_json::{Map, Value, json};
 
 use crate::platform::Platform;
-use crate::yaml::{self, KeyTooLong, MAPPING, MAX_DEPTH, ReadError, SCALAR};
+use crate::yaml::{self, KeyTooLong, MAPPING, MAX_DEPTH, SCALAR};
 
 /// What the operations of one customization may add, copy and move in all, as it weighs in memory. Without a bound, copying
 /// into a copy doubles the document with each operation.
@@ -101,9 +101,6 @@ pub enum Note {
 /// Why an install config could not be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The pool's template is at fault, whichever entry is used.
-    #[error("the install-config template cannot be used: {0}")]
-    Template(#[from] ReadError),
     /// One of the operations.
     #[error("operation {operation} ({op} {path:?}): {why}")]
     Operation {

@@ -148,27 +148,18 @@ fn canonical(value: &Value, out: &mut String) {
     }
 }
 
+/// The hash of no bytes.
+const NOTHING: u64 = 0xcbf2_9ce4_8422_2325;
+
 /// FNV-1a with 64 bits.
-#[derive(Clone, Copy)]
-struct Fnv(u64);
+fn fnv(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    bytes.into_iter().fold(NOTHING, step)
+}
 
-impl Fnv {
-    const OFFSET: Self = Self(0xcbf2_9ce4_8422_2325);
-
-    fn add(self, bytes: &[u8]) -> Self {
-        let step =
-            |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        Self(bytes.iter().fold(self.0, step))
-    }
-
-    fn of(bytes: &[u8]) -> u64 {
-        Self::OFFSET.add(bytes).0
-    }
-
-    /// A struct: its fields' hashes in the order of their declaration.
-    fn fields(fields: impl IntoIterator<Item = u64>) -> u64 {
-        fields.into_iter().fold(Self::OFFSET, |hash, field| hash.add(&field.to_be_bytes())).0
-    }
+/// A struct: its fields' hashes in the order of their declaration.
+fn fnv_of_fields(fields: impl IntoIterator<Item = u64>) -> u64 {
+    fnv(fields.into_iter().flat_map(u64::to_be_bytes))
 }
 
 /// How a field of a Go struct is hashed. A pointer to nothing and an empty string have the same
@@ -256,39 +247,31 @@ const PLATFORM: &[Field] = &[
 impl Field {
     fn hash(&self, object: Option<&Value>) -> Option<u64> {
         let of = |name: &str| object.and_then(|it| it.get(name)).filter(|it| !it.is_null());
-        let nothing = Fnv::OFFSET.0;
-        let flag = |it: &Value| Some(Fnv::of(if it.as_bool()? { b"1" } else { b"0" }));
+        let flag = |it: &Value| Some(fnv([if it.as_bool()? { b'1' } else { b'0' }]));
         match self {
-            Text(name) => match of(name) {
-                None => Some(nothing),
-                Some(text) => Some(Fnv::of(text.as_str()?.as_bytes())),
-            },
+            Text(name) => of(name).map_or(Some(NOTHING), |it| Some(fnv(it.as_str()?.bytes()))),
             Flag(name) => flag(of(name).unwrap_or(&Value::Bool(false))),
-            MaybeFlag(name) => of(name).map_or(Some(nothing), flag),
-            Count(name) => {
-                let count = of(name).map_or(Some(0), Value::as_i64)?;
-                Some(Fnv::of(&count.to_be_bytes()))
-            }
+            MaybeFlag(name) => of(name).map_or(Some(NOTHING), flag),
+            Count(name) => Some(fnv(of(name).map_or(Some(0), Value::as_i64)?.to_be_bytes())),
             Inside(name, fields) => Self::all(fields, of(name)),
-            To(name, fields) => of(name).map_or(Some(nothing), |it| Self::all(fields, Some(it))),
-            Absent(name) => of(name).is_none().then_some(nothing),
+            To(name, fields) => of(name).map_or(Some(NOTHING), |it| Self::all(fields, Some(it))),
+            Absent(name) => of(name).is_none().then_some(NOTHING),
         }
     }
 
     fn all(fields: &[Self], object: Option<&Value>) -> Option<u64> {
         let hashes: Option<Vec<u64>> = fields.iter().map(|it| it.hash(object)).collect();
-        Some(Fnv::fields(hashes?))
+        Some(fnv_of_fields(hashes?))
     }
 }
 
 fn hive(spec: &ClusterPoolSpec) -> Option<String> {
-    let name =
-        |it: &NamedRef| Fnv::fields([Fnv::of(it.name.as_deref().unwrap_or_default().as_bytes())]);
-    let pointer = |it: &Option<NamedRef>| it.as_ref().map_or(Fnv::OFFSET.0, name);
+    let name = |it: &NamedRef| fnv_of_fields([fnv(it.name.iter().flat_map(|it| it.bytes()))]);
+    let pointer = |it: &Option<NamedRef>| it.as_ref().map_or(NOTHING, name);
     let platform = Value::Object(spec.platform.clone().into_iter().collect());
     let parts = [
         Field::all(PLATFORM, Some(&platform))?,
-        Fnv::of(spec.base_domain.as_bytes()),
+        fnv(spec.base_domain.bytes()),
         name(&spec.image_set_ref),
         pointer(&spec.install_config_secret_template_ref),
         pointer(&spec.customization_ref),
@@ -298,6 +281,6 @@ fn hive(spec: &ClusterPoolSpec) -> Option<String> {
     if spec.inventory.is_some() {
         bytes.extend(b"hasInventory");
     }
-    let each = bytes.iter().map(|byte| Fnv::of(&u64::from(*byte).to_be_bytes()));
-    Some(format!("{:016x}", Fnv::fields(each)))
+    let each = bytes.into_iter().map(|byte| fnv(u64::from(byte).to_be_bytes()));
+    Some(format!("{:016x}", fnv_of_fields(each)))
 }
