@@ -71,12 +71,6 @@ struct Reader<'a> {
     line: usize,
 }
 
-/// A key, or a sign to merge.
-enum Key {
-    Named(String),
-    Merge,
-}
-
 impl<'a> Reader<'a> {
     fn event(&mut self) -> Result<Event<'a>, ReadError> {
         loop {
@@ -181,36 +175,37 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What stands later wins, as for the installer: also a merge over keys that stand before it,
+    /// What stands later wins, as for the installer: also a merge (a key that is none) over keys that stand before it,
     /// where YAML itself would let those win. Of a list that is merged the first wins.
     fn mapping(&mut self, depth: usize) -> Result<Map<String, Value>, ReadError> {
         let mut map = Map::new();
         loop {
-            let key = match self.event()? {
+            let event = self.event()?;
+            let is_alias = matches!(event, Event::Alias(_));
+            let key = match event {
                 Event::MappingEnd => return Ok(map),
-                Event::Scalar(text, style, anchor, tag) => {
+                Event::Scalar(text, ScalarStyle::Plain, ..) if text == "<<" => {
                     self.weigh(SCALAR + text.len())?;
-                    self.key(&text, style, anchor, tag.as_deref())?
+                    None
                 }
-                Event::Alias(id) => match self.anchors.get(&id) {
-                    Some((Value::String(key), weight)) => {
-                        let (key, weight) = (key.clone(), *weight);
-                        self.weigh(weight)?;
-                        Key::Named(key)
-                    }
+                Event::Scalar(..) | Event::Alias(_) => Some(match self.node(event, depth)? {
+                    Value::String(name) => name,
+                    Value::Bool(flag) if !is_alias => flag.to_string(),
+                    Value::Number(number) if !is_alias => number.to_string(),
+                    Value::Null => return self.unusable("a key must not be null; quote it"),
                     _ => return self.unusable("a key must be text"),
-                },
+                }),
                 _ => return self.unusable("a key must be text, not a list or a mapping"),
             };
             let event = self.event()?;
             let value = self.node(event, depth + 1)?;
             let sources = match (key, value) {
-                (Key::Named(key), value) => {
+                (Some(key), value) => {
                     map.insert(key, value);
                     continue;
                 }
-                (Key::Merge, Value::Array(sources)) => sources,
-                (Key::Merge, source) => vec![source],
+                (None, Value::Array(sources)) => sources,
+                (None, source) => vec![source],
             };
             for source in sources.into_iter().rev() {
                 let Value::Object(source) = source else {
@@ -219,29 +214,6 @@ impl<'a> Reader<'a> {
                 map.extend(source);
             }
         }
-    }
-
-    fn key(
-        &mut self,
-        text: &str,
-        style: ScalarStyle,
-        anchor: usize,
-        tag: Option<&Tag>,
-    ) -> Result<Key, ReadError> {
-        if text == "<<" && style == ScalarStyle::Plain {
-            return Ok(Key::Merge);
-        }
-        let name = match self.scalar(text, style, tag)? {
-            Value::String(name) => name,
-            Value::Bool(flag) => flag.to_string(),
-            Value::Number(number) => number.to_string(),
-            _ => return self.unusable("a key must not be null; quote it"),
-        };
-        if anchor != 0 {
-            self.weigh(SCALAR + name.len())?;
-            self.anchors.insert(anchor, (Value::String(name.clone()), SCALAR + name.len()));
-        }
-        Ok(Key::Named(name))
     }
 
     fn scalar(
