@@ -20,7 +20,7 @@ use controller_kit::engine::{Reason as _, Rule};
 use controller_kit::rule_book;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::decision::{Decision, Event, Step};
+use crate::decision::{Decision, Step, event};
 use crate::plan::Plan;
 use crate::reason::Reason;
 use crate::seen::Observed;
@@ -66,17 +66,13 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
             (rule.decide)(&mut plan);
         }
     }
-    status::events(&mut plan);
-    // What to note is told by what Hive said last, which stays until it is noted. Where the pool is gone there is nowhere to
-    // store a status, and waiting to store it would make one pass after the other.
-    let status = if is_new || pool.absent { None } else { status::wanted(&plan) };
-    Decision {
-        status,
-        work: plan.work,
-        events: plan.events,
-        goes_on: plan.goes_on,
-        again: plan.again,
+    // Where the pool is gone there is nowhere to store a status, and waiting to store it would make one pass after the other.
+    if !pool.absent {
+        status::events(&mut plan);
     }
+    // What to note is told by what Hive said last, which stays until it is noted.
+    let status = if is_new || pool.absent { None } else { status::wanted(&plan) };
+    Decision { status, ..plan.decision }
 }
 
 /// Nothing is done, and the pool says why: two that decide about one pool undo each other's work.
@@ -88,6 +84,6 @@ fn leave_to(rival: &str, seen: &Observed, now: Timestamp) -> Decision {
     if status == seen.pool.status {
         return Decision::default();
     }
-    let event = Event { reason, about: None, note: rival.to_owned() };
-    Decision { status: Some(status), events: vec![event], ..Decision::default() }
+    let events = vec![event(reason, "Decide", rival)];
+    Decision { status: Some(status), events, ..Decision::default() }
 }

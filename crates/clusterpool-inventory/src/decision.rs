@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api_types::hive::ClusterPoolStatus;
-use controller_kit::engine::{self, Reason as _};
+use controller_kit::engine::{Event, Reason as _};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::naming;
@@ -47,13 +47,13 @@ impl Decision {
     }
 
     /// Events about changes of the status, to be reported once that is stored.
-    pub fn told_with_status(&self) -> impl Iterator<Item = engine::Event> {
-        self.events.iter().filter(|it| !it.lasts()).map(Event::told)
+    pub fn told_with_status(&self) -> impl Iterator<Item = Event> {
+        self.events.iter().filter(|it| it.hourly.is_none()).cloned()
     }
 
     /// Events about facts that last, to be reported once an hour.
-    pub fn lasting_events(&self) -> Vec<engine::Event> {
-        self.events.iter().filter(|it| it.lasts()).map(Event::told).collect()
+    pub fn lasting_events(&self) -> Vec<Event> {
+        self.events.iter().filter(|it| it.hourly.is_some()).cloned().collect()
     }
 }
 
@@ -309,36 +309,13 @@ pub struct Version {
     pub version: String,
 }
 
-/// An event on the pool.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Event {
-    /// Why.
-    pub reason: Reason,
-    /// The entry or the cluster, where it is about one: of one reason and one of them there is one event at a time.
-    pub about: Option<String>,
-    /// About what, and what to do.
-    pub note: String,
-}
-
-impl Event {
-    /// Whether the next pass finds the same, whatever is stored.
-    fn lasts(&self) -> bool {
-        matches!(self.reason, Reason::DoubleUse | Reason::ClusterBroken)
-    }
-
-    /// Whether the entry cannot be used before somebody corrects it or the pool.
-    pub fn is_mistake(&self) -> bool {
-        matches!(self.reason, Reason::EntryMissing | Reason::BrokenByConfiguration)
-    }
-
-    /// As people are told of it, on the pool.
-    fn told(&self) -> engine::Event {
-        // Events of one reason and one action would be taken for one.
-        let action = self.about.as_deref().map_or_else(|| "Decide".to_owned(), naming::label);
-        let event = engine::Event::new(true, self.reason.as_str(), &action, &self.note);
-        let hourly = self.lasts().then(|| u64::from(naming::hash(&self.note)));
-        engine::Event { hourly, ..event }
-    }
+/// An event on the pool about an entry or a cluster: of one reason and one of them there is one event at a time.
+pub(crate) fn event(reason: Reason, about: &str, note: &str) -> Event {
+    // The next pass finds the same, whatever is stored.
+    let lasts = matches!(reason, Reason::DoubleUse | Reason::ClusterBroken);
+    let hourly = lasts.then(|| u64::from(naming::hash(note)));
+    // Events of one reason and one action would be taken for one.
+    Event { hourly, ..Event::new(true, reason.as_str(), &naming::label(about), note) }
 }
 
 #[cfg(test)]
@@ -347,7 +324,7 @@ mod tests {
 
     #[test]
     fn what_changed_is_told_with_the_status_and_what_lasts_once_an_hour() {
-        let event = |reason| Event { reason, about: None, note: "why".to_owned() };
+        let event = |reason| event(reason, "a", "why");
         let events = vec![event(Reason::EntryMissing), event(Reason::DoubleUse)];
         let decision = Decision { events, ..Decision::default() };
         let told: Vec<_> = decision.told_with_status().collect();

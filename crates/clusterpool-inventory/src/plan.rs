@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::decision::{Event, Step, Version, Work};
+use crate::decision::{Decision, Step, Version, Work, event};
 use crate::reason::Reason;
 use crate::seen::{Cluster, Customization, Listed, Observed};
 use crate::settings::Policy;
@@ -21,8 +21,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) now: Timestamp,
     pub(crate) uses: &'a Uses<'a>,
-    pub(crate) work: Vec<Work>,
-    pub(crate) events: Vec<Event>,
+    /// What is decided so far.
+    pub(crate) decision: Decision,
     /// Claims without a cluster that get one in this pass.
     pub(crate) served: usize,
     /// Clusters that this pass gives to a claim.
@@ -39,9 +39,6 @@ pub(crate) struct Plan<'a> {
     pub(crate) held_up: bool,
     /// Clusters that would be deleted, and are protected by an annotation.
     pub(crate) spared: BTreeSet<&'a str>,
-    /// Whether the next pass has more clusters to begin.
-    pub(crate) goes_on: bool,
-    pub(crate) again: Option<Duration>,
 }
 
 impl<'a> Plan<'a> {
@@ -56,8 +53,7 @@ impl<'a> Plan<'a> {
             policy,
             now,
             uses,
-            work: Vec::new(),
-            events: Vec::new(),
+            decision: Decision::default(),
             served: 0,
             given: BTreeSet::new(),
             gone: BTreeSet::new(),
@@ -66,8 +62,6 @@ impl<'a> Plan<'a> {
             budget: 0,
             held_up: false,
             spared: BTreeSet::new(),
-            goes_on: false,
-            again: None,
         };
         // One that Hive cannot take down is its own trouble, and may stay for ever. Several are the cloud's.
         let hangs = usize::from(seen.clusters.iter().any(|it| it.hangs));
@@ -100,7 +94,7 @@ impl<'a> Plan<'a> {
             && !self.seen.pool.deleting
             && self.uses.by(cluster).is_some_and(is_news);
         if counts {
-            self.again = Some(Duration::ZERO);
+            self.decision.again = Some(Duration::ZERO);
         }
         !counts
     }
@@ -115,18 +109,17 @@ impl<'a> Plan<'a> {
                 .is_some_and(|(now, before)| gives_up(now, cluster) && now.status != before.status)
         });
         if is_untold {
-            self.again = Some(Duration::ZERO);
+            self.decision.again = Some(Duration::ZERO);
         }
         !is_untold
     }
 
-    pub(crate) fn event(&mut self, reason: Reason, about: &str, note: String) {
-        let about = Some(about.to_owned());
-        self.events.push(Event { reason, about, note });
+    pub(crate) fn event(&mut self, reason: Reason, about: &str, note: &str) {
+        self.decision.events.push(event(reason, about, note));
     }
 
     pub(crate) fn push(&mut self, reason: Reason, steps: impl IntoIterator<Item = Step>) {
-        self.work.push(Work { reason, steps: steps.into_iter().collect() });
+        self.decision.work.push(Work { reason, steps: steps.into_iter().collect() });
     }
 
     /// Deletes a cluster, unless it is protected or being deleted already.

@@ -117,7 +117,7 @@ pub(crate) fn events(plan: &mut Plan<'_>) {
         if let Some(cluster) = failed.filter(|it| !old.is_some_and(|old| old.counts(it))) {
             let note = text::failed(cluster, name, entry.attempts.unwrap_or(0), why);
             // Of the cluster: the next one's would be taken for the same, with a number that is not true any more.
-            plan.event(Reason::ProvisionStopped, cluster, note);
+            plan.event(Reason::ProvisionStopped, cluster, &note);
         }
         if old.is_some_and(|it| it.status == entry.status) {
             continue;
@@ -130,14 +130,14 @@ pub(crate) fn events(plan: &mut Plan<'_>) {
             EntryStatus::Missing => (Reason::EntryMissing, text::entry_missing(name)),
             _ => continue,
         };
-        plan.event(reason, name, note);
+        plan.event(reason, name, &note);
     }
     let broken = seen.clusters.iter().filter(|it| it.is_broken() && it.claim.is_none());
     for cluster in broken.filter(|_| !seen.pool.deleting) {
         let is_told = cluster.has_failed() && uses.entry_of(cluster).is_some();
         let goes = cluster.deleting || plan.gone.contains(cluster.name.as_str());
         if goes && !is_told {
-            plan.event(Reason::ClusterBroken, &cluster.name, text::cluster_broken(cluster));
+            plan.event(Reason::ClusterBroken, &cluster.name, &text::cluster_broken(cluster));
         }
     }
 }

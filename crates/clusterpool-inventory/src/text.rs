@@ -86,7 +86,7 @@ fn lacks_dependency(plan: &Plan<'_>) -> Option<Cause> {
 
 /// Something of what is to be written is refused. It is retried as long as there is work.
 fn refused_write(plan: &Plan<'_>) -> Option<Cause> {
-    let why = plan.seen.refused.as_ref().filter(|_| !plan.work.is_empty())?;
+    let why = plan.seen.refused.as_ref().filter(|_| !plan.decision.work.is_empty())?;
     let why = shorten(why, LONGEST / 10);
     let message = format!(
         "Allow what is refused for this pool; it is retried, and event Refused has the last answer. The first one was: {why}"

@@ -13,7 +13,7 @@ use api_types::hive::{ClusterDeploymentCustomization, ClusterPool, ClusterPoolSt
 use api_types::names;
 use controller_kit::api_error::{unless_gone, unless_superseded};
 use controller_kit::backoff::Class as Retry;
-use controller_kit::engine::{Error, Event, Next, Outcome, asked};
+use controller_kit::engine::{Error, Event, Next, Outcome, Reason as _, asked};
 use futures_util::{StreamExt as _, stream};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -30,6 +30,7 @@ use crate::decision::{Step, Version, Work};
 use crate::index::key_in;
 use crate::model::{Efforts, Key, LivePool, Look, Memory, Object, Wish, Write};
 use crate::observe::live_pool;
+use crate::reason::Reason;
 use crate::seen::Refusal;
 use crate::{status, text, trial};
 
@@ -340,12 +341,13 @@ impl Pass<'_> {
 
     /// What somebody has to correct.
     fn log(&self, write: &Write) {
-        for told in write.events.iter().filter(|it| it.is_mistake()) {
+        let mistakes = [Reason::EntryMissing, Reason::BrokenByConfiguration].map(Reason::as_str);
+        for told in write.events.iter().filter(|it| mistakes.contains(&&*it.reason)) {
             tracing::error!(
                 object.namespace = self.key.namespace,
                 object.name = self.key.name,
-                entry = told.about,
-                reason = told.note,
+                entry = told.action,
+                reason = told.text,
                 "An entry cannot be used"
             );
         }
@@ -485,7 +487,7 @@ mod tests {
     #[test]
     fn a_status_that_is_news_waits_for_work_and_one_that_is_decided_by_does_not() {
         let (mut memory, now) = (Memory::default(), Instant::now());
-        let work = || Work { reason: crate::reason::Reason::Power, steps: Vec::new() };
+        let work = || Work { reason: Reason::Power, steps: Vec::new() };
         let mut write = Write {
             status: Some(ClusterPoolStatus::default()),
             work: vec![work()],

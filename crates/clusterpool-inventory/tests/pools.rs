@@ -399,7 +399,7 @@ proptest! {
         let again = decided(&seen);
         prop_assert_eq!(again.status, None);
         let lasting = ["DoubleUse", "ClusterBroken"];
-        let told = again.events.iter().all(|it| lasting.contains(&it.reason.as_str()));
+        let told = again.events.iter().all(|it| lasting.contains(&&*it.reason));
         prop_assert!(told, "{:?}", again.events);
     }
 

@@ -54,7 +54,7 @@ pub(super) fn balance(plan: &mut Plan<'_>) {
         || !plan.going.is_empty()
         || seen.clusters.iter().any(|it| it.is_installing() && plan.staleness(it).is_none())
         || plan.leaving(false).next().is_some()
-        || plan.work.iter().any(|it| matches!(it.steps[..], [Step::Delete { .. }]));
+        || plan.decision.work.iter().any(|it| matches!(it.steps[..], [Step::Delete { .. }]));
     if !busy && let Some(cluster) = plan.next_stale() {
         plan.remove(cluster, Reason::Stale);
     }
@@ -261,7 +261,7 @@ impl<'a> Plan<'a> {
             completed += 1;
             // What is missing may come; until then the lease keeps the entry's place.
             if self.begun.len() >= BEGUN {
-                self.goes_on = true;
+                self.decision.goes_on = true;
             } else if self.seen.missing.is_empty() {
                 let steps = self.creation(cluster, Some(entry));
                 self.push(Reason::RolledForward, steps);
@@ -326,7 +326,7 @@ impl<'a> Plan<'a> {
         let allowed = wanted.min(self.budget);
         let most = allowed.min(BEGUN.saturating_sub(self.begun.len()));
         self.held_up |= wanted > self.budget;
-        self.goes_on |= allowed > most;
+        self.decision.goes_on |= allowed > most;
         most
     }
 

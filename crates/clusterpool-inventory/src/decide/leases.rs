@@ -112,7 +112,7 @@ impl<'a> Plan<'a> {
             }
             Some(cluster) => {
                 let note = text::used_by_others(&entry.name, &cluster.name, &entry.others[0]);
-                self.event(Reason::DoubleUse, &entry.name, note);
+                self.event(Reason::DoubleUse, &entry.name, &note);
             }
             None => {
                 let is_nobodys = left && it.held == Held::Torn && entry.others.is_empty();
@@ -177,7 +177,7 @@ impl<'a> Plan<'a> {
                 self.delete_at_once(cluster, Reason::DoubleUse);
             } else {
                 let note = text::used_twice(entry.name, &cluster.name);
-                self.event(Reason::DoubleUse, entry.name, note);
+                self.event(Reason::DoubleUse, entry.name, &note);
             }
         }
     }

@@ -45,7 +45,8 @@ pub(super) fn tidy(plan: &mut Plan<'_>) {
             let (name, uid) = (name.to_owned(), namespace.uid.clone());
             plan.push(Reason::LeftOver, [Step::RemoveNamespace { name, uid }]);
         } else {
-            plan.again = Some(plan.again.map_or(left, |it| it.min(left)));
+            let again = &mut plan.decision.again;
+            *again = Some(again.map_or(left, |it| it.min(left)));
         }
     }
 }
@@ -57,7 +58,7 @@ pub(super) fn let_go(plan: &mut Plan<'_>) {
         return;
     }
     let is_empty = seen.clusters.is_empty() && seen.unread.is_empty();
-    if plan.work.is_empty() && is_empty && seen.pool.kept {
+    if plan.decision.work.is_empty() && is_empty && seen.pool.kept {
         plan.push(Reason::PoolGone, [Step::LetPoolGo { at: seen.pool.at.clone() }]);
     } else if seen.pool.absent {
         plan.tell_waiting(Reason::NoPool);

@@ -235,8 +235,8 @@ fn a_broken_patch_is_seen_before_a_cluster_is_wanted_and_the_next_entry_is_used(
     assert_eq!(status_of(&seen, "a"), "Broken by configuration");
     seen.pool.size = 1;
     assert_eq!(leased(&seen), ["b"]);
-    let events: Vec<Reason> = decided(&seen).events.iter().map(|it| it.reason).collect();
-    assert_eq!(events, [Reason::BrokenByConfiguration]);
+    let events: Vec<_> = decided(&seen).events.into_iter().map(|it| it.reason).collect();
+    assert_eq!(events, ["BrokenByConfiguration"]);
     assert!(decided(&stored(&seen)).events.is_empty());
 }
 
