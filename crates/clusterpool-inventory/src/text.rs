@@ -38,10 +38,17 @@ type Cause = (Notice, String);
 /// Whether the pool can get what it wants. It waits for a person or a limit where it cannot: the reason is that of the first
 /// cause, and the message has the sentences of all.
 pub(crate) fn capacity(plan: &Plan<'_>) -> Said {
+    let (seen, pool) = (plan.seen, &plan.seen.pool);
+    // Nobody knows which entries there are.
+    let unusable_list = inventory(plan).filter(|_| pool.listed.is_mistaken() && !pool.deleting);
+    // Something is missing that each cluster needs. What a deleted pool refers to is not looked at.
+    let lacks = !seen.missing.is_empty() && !pool.deleting;
+    let lacks_dependency = lacks.then(|| missing(&seen.missing));
+    let cause = |(_, reason, message): Said| (reason, message);
     let causes = [
         most(plan),
-        unusable_list(plan),
-        lacks_dependency(plan),
+        unusable_list.map(cause),
+        lacks_dependency.map(cause),
         refused_write(plan),
         not_begun(plan.seen),
         limit(plan),
@@ -67,21 +74,6 @@ fn most(plan: &Plan<'_>) -> Option<Cause> {
          claims that nobody needs"
     );
     Some((Notice::MaxCapacity, message))
-}
-
-/// Nobody knows which entries there are.
-fn unusable_list(plan: &Plan<'_>) -> Option<Cause> {
-    let pool = &plan.seen.pool;
-    let (_, reason, message) =
-        inventory(plan).filter(|_| pool.listed.is_mistaken() && !pool.deleting)?;
-    Some((reason, message))
-}
-
-/// Something is missing that each cluster needs. What a deleted pool refers to is not looked at.
-fn lacks_dependency(plan: &Plan<'_>) -> Option<Cause> {
-    let lacks = !plan.seen.missing.is_empty() && !plan.seen.pool.deleting;
-    let (_, reason, message) = lacks.then(|| missing(&plan.seen.missing))?;
-    Some((reason, message))
 }
 
 /// Something of what is to be written is refused. It is retried as long as there is work.
