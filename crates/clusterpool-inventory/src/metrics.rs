@@ -53,76 +53,52 @@ const KINDS: [Kind; 8] = [
     ("broken", |_, it| it.is_unclaimed() && it.is_broken()),
 ];
 
-/// What is counted of a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Fact {
-    /// Entries, by status.
-    Entries,
-    /// Clusters, by state.
-    Clusters,
-    Waiting,
-    Lacking,
-    Contested,
-    Oldest,
-    Short,
-    Unfit,
-    /// Clusters, by kind.
-    Kinds,
-}
-
-/// Our gauges: what each tells, its name after the prefix, its help and its labels. Without the label `pool` one is a sum over
-/// all pools.
-const GAUGES: [(Fact, &str, &str, &[&str]); 9] = [
-    (Fact::Entries, "entries", "Entries of all pools by their status", &["status"]),
-    (Fact::Clusters, "clusters", "Clusters of all pools by state", &["state"]),
-    (Fact::Waiting, "claims_waiting", "Claims without a cluster", &[]),
-    (Fact::Lacking, "pools_lacking", "Pools that refer to something that is missing", &[]),
+/// Labels of what is told of each pool.
+const OF_POOL: &[&str] = &["namespace", "pool"];
+/// Our gauges: name after the prefix, help and labels. Without the label `pool` one is a sum over all pools.
+const GAUGES: [(&str, &str, &[&str]); 9] = [
+    ("entries", "Entries of all pools by their status", &["status"]),
+    ("clusters", "Clusters of all pools by state", &["state"]),
+    ("claims_waiting", "Claims without a cluster", &[]),
+    ("pools_lacking", "Pools that refer to something that is missing", &[]),
     (
-        Fact::Contested,
         "pools_contested",
         "Pools that Hive's own controller writes to as well, so that nothing is done",
         &[],
     ),
+    (OLDEST, "How long the first of a pool's claims without a cluster has waited", OF_POOL),
+    ("pool_lacking", "Clusters that a pool lacks of its size and does not get by itself", OF_POOL),
     (
-        Fact::Oldest,
-        "claims_oldest_seconds",
-        "How long the first of a pool's claims without a cluster has waited",
-        &["namespace", "pool"],
-    ),
-    (
-        Fact::Short,
-        "pool_lacking",
-        "Clusters that a pool lacks of its size and does not get by itself",
-        &["namespace", "pool"],
-    ),
-    (
-        Fact::Unfit,
         "pool_entries_unfit",
         "Entries of a pool that are in use and could not be used again as they are",
-        &["namespace", "pool"],
+        OF_POOL,
     ),
     (
-        Fact::Kinds,
-        "pool_clusters",
+        BY_KIND,
         "Clusters of a pool as Hive counts them, of which one may count in several states",
         &["namespace", "pool", "state"],
     ),
 ];
+/// The gauge that time alone changes.
+const OLDEST: &str = "claims_oldest_seconds";
+/// The gauge whose values are those of Hive's gauges.
+const BY_KIND: &str = "pool_clusters";
 
 type Pools = Shared<HashMap<Key, Counts>>;
 
 /// What one pool adds to the gauges.
 #[derive(Debug, Default)]
 struct Counts {
-    /// By fact and, where that has several values, by the value.
-    all: BTreeMap<(Fact, String), usize>,
+    /// By gauge and, where that has several values, by the value.
+    all: BTreeMap<(&'static str, String), usize>,
     waits_since: Option<Timestamp>,
 }
 
 /// A gauge, made when somebody asks: a pool that is gone vanishes, and a claim waits longer while nobody looks at its pool.
 struct Gauge {
     pools: Arc<Pools>,
-    fact: Fact,
+    /// Its name after the prefix, or that of ours which it tells one value of.
+    name: &'static str,
     /// The one value that it tells, where it tells one of several.
     only: Option<&'static str>,
     labels: &'static [&'static str],
@@ -140,8 +116,8 @@ impl Gauge {
         self.shown.with_label_values(&self.labels.iter().map(of).collect::<Vec<_>>())
     }
 
-    fn tells(&self, fact: Fact, value: &str) -> bool {
-        self.fact == fact && self.only.is_none_or(|only| only == value)
+    fn tells(&self, name: &str, value: &str) -> bool {
+        self.name == name && self.only.is_none_or(|only| only == value)
     }
 }
 
@@ -155,9 +131,9 @@ impl Collector for Gauge {
         self.shown.reset();
         // There is a series also where there is no pool; Hive's have none then.
         let statuses = EntryStatus::KNOWN;
-        let values = match self.fact {
-            Fact::Entries => statuses.iter().map(EntryStatus::as_str).collect(),
-            Fact::Clusters => STATES.map(|(state, _)| state).to_vec(),
+        let values = match self.name {
+            "entries" => statuses.iter().map(EntryStatus::as_str).collect(),
+            "clusters" => STATES.map(|(state, _)| state).to_vec(),
             _ if self.only.is_none() => vec![KINDS[0].0],
             _ => Vec::new(),
         };
@@ -166,12 +142,12 @@ impl Collector for Gauge {
         }
         self.pools.with(|pools| {
             for (Key { namespace, name: pool }, counts) in pools {
-                for ((fact, value), count) in &counts.all {
-                    if self.tells(*fact, value) {
+                for ((name, value), count) in &counts.all {
+                    if self.tells(name, value) {
                         self.series(namespace, pool, value).add(as_float(*count));
                     }
                 }
-                if let Some(since) = counts.waits_since.filter(|_| self.fact == Fact::Oldest) {
+                if let Some(since) = counts.waits_since.filter(|_| self.name == OLDEST) {
                     self.series(namespace, pool, "").set(until(since, now).as_secs_f64());
                 }
             }
@@ -198,23 +174,23 @@ struct Hives {
 impl Metrics {
     /// Registers them, with every series from the start: a rate over one that appears late misses its first step.
     pub fn new(registry: &Registry) -> Result<Self> {
-        let name = |end: &str| format!("ferrite_clusterpool_inventory_{end}");
+        let full = |end: &str| format!("ferrite_clusterpool_inventory_{end}");
         let work =
-            Opts::new(name("work_total"), "Pieces of work that were carried out, by their reason");
+            Opts::new(full("work_total"), "Pieces of work that were carried out, by their reason");
         let conflicts = "Pieces of work that ended because somebody else wrote first";
         let seconds = "Time from a claim's creation to its cluster";
-        let seconds = HistogramOpts::new(name("claim_seconds"), seconds).buckets(SECONDS.to_vec());
+        let seconds = HistogramOpts::new(full("claim_seconds"), seconds).buckets(SECONDS.to_vec());
         let metrics = Self {
             work: register(registry, IntCounterVec::new(work, &["reason"])?)?,
-            conflicts: register(registry, IntCounter::new(name("conflicts_total"), conflicts)?)?,
+            conflicts: register(registry, IntCounter::new(full("conflicts_total"), conflicts)?)?,
             claim_seconds: register(registry, Histogram::with_opts(seconds)?)?,
             pools: Arc::default(),
             hives: None,
         };
-        for (fact, end, help, labels) in GAUGES {
-            let shown = GaugeVec::new(Opts::new(name(end), help), labels)?;
+        for (name, help, labels) in GAUGES {
+            let shown = GaugeVec::new(Opts::new(full(name), help), labels)?;
             let pools = metrics.pools.clone();
-            registry.register(Box::new(Gauge { pools, fact, only: None, labels, shown }))?;
+            registry.register(Box::new(Gauge { pools, name, only: None, labels, shown }))?;
         }
         for reason in Reason::ALL {
             metrics.work.with_label_values(&[reason.as_str()]);
@@ -229,8 +205,8 @@ impl Metrics {
             let name = format!("hive_clusterpool_clusterdeployments_{kind}");
             let shown =
                 GaugeVec::new(Opts::new(name, format!("Clusters of a pool: {kind}")), labels)?;
-            let (pools, fact, only) = (self.pools.clone(), Fact::Kinds, Some(kind));
-            registry.register(Box::new(Gauge { pools, fact, only, labels, shown }))?;
+            let (pools, only) = (self.pools.clone(), Some(kind));
+            registry.register(Box::new(Gauge { pools, name: BY_KIND, only, labels, shown }))?;
         }
         let deleted = Opts::new(
             "hive_clusterpool_stale_clusterdeployments_deleted",
@@ -276,20 +252,20 @@ impl Metrics {
         let entries = &seen.pool.status.inventory;
         for status in EntryStatus::KNOWN {
             let all = entries.values().filter(|it| it.status == status).count();
-            counts.add(Fact::Entries, status.as_str(), all);
+            counts.add("entries", status.as_str(), all);
         }
         for cluster in &seen.clusters {
             let state = STATES.iter().find(|(_, is)| is(cluster));
-            counts.add(Fact::Clusters, state.map_or("", |(state, _)| state), 1);
+            counts.add("clusters", state.map_or("", |(state, _)| state), 1);
         }
         for (kind, is) in KINDS {
             let all = seen.clusters.iter().filter(|it| is(&seen.pool, it)).count();
-            counts.add(Fact::Kinds, kind, all);
+            counts.add(BY_KIND, kind, all);
         }
-        counts.add(Fact::Lacking, "", usize::from(!seen.missing.is_empty()));
-        counts.add(Fact::Short, "", short(seen));
-        counts.add(Fact::Unfit, "", unfit(seen));
-        counts.add(Fact::Contested, "", usize::from(seen.pool.rival.is_some()));
+        counts.add("pools_lacking", "", usize::from(!seen.missing.is_empty()));
+        counts.add("pool_lacking", "", short(seen));
+        counts.add("pool_entries_unfit", "", unfit(seen));
+        counts.add("pools_contested", "", usize::from(seen.pool.rival.is_some()));
         self.pools.with(|pools| drop(pools.insert(key.clone(), counts)));
     }
 
@@ -319,12 +295,12 @@ impl Counts {
         let waits = || seen.claims.iter().filter(|it| it.waits());
         let waits_since = waits().map(|it: &Claim| it.created).min();
         let mut counts = Self { waits_since, ..Self::default() };
-        counts.add(Fact::Waiting, "", waits().count());
+        counts.add("claims_waiting", "", waits().count());
         counts
     }
 
-    fn add(&mut self, fact: Fact, value: &str, count: usize) {
-        *self.all.entry((fact, value.to_owned())).or_default() += count;
+    fn add(&mut self, gauge: &'static str, value: &str, count: usize) {
+        *self.all.entry((gauge, value.to_owned())).or_default() += count;
     }
 }
 
@@ -550,6 +526,19 @@ mod tests {
         assert_eq!(waiting(), [(String::new(), 1.0)]);
         metrics.without_pool(&key, &Observed::default());
         assert_eq!(waiting(), [(String::new(), 0.0)]);
+    }
+
+    #[test]
+    fn each_count_of_a_pool_is_shown_by_a_gauge() {
+        let metrics = Metrics::new(&Registry::new()).unwrap();
+        let seen = Observed { clusters: vec![Cluster::default()], ..Observed::default() };
+        metrics.seen(&key_in("ns", "pool"), &seen);
+        let shown: BTreeSet<&str> = GAUGES.iter().map(|(name, ..)| *name).collect();
+        let counted: BTreeSet<&str> = metrics
+            .pools
+            .with(|all| all.values().flat_map(|it| it.all.keys().map(|it| it.0)).collect());
+        assert_eq!(shown.difference(&counted).collect::<Vec<_>>(), [&OLDEST]);
+        assert!(counted.is_subset(&shown), "{counted:?}");
     }
 
     #[test]
