@@ -44,9 +44,7 @@ pub struct Materials {
     pub missing: Vec<String>,
     /// The install config that patches are applied to.
     pub config: Option<Value>,
-    /// Tells it from another one.
-    pub config_hash: u64,
-    /// Which secrets and which customization of the pool they are.
+    /// Which secrets and which customization of the pool they are: with the pool's version it tells the config from another one.
     pub versions: String,
     /// The pool's pull secret.
     pub pull_secret: Option<Secret>,

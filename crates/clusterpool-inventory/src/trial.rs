@@ -10,7 +10,7 @@ use crate::patch::{InstallConfig, Refusal};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trial {
     version: String,
-    config_hash: u64,
+    template: String,
     refused: Option<String>,
     /// What was accepted and should not be relied on.
     notes: Vec<String>,
@@ -33,7 +33,7 @@ impl Trial {
     /// What came of trying this version of the patches with this template.
     pub fn new(
         version: &str,
-        config_hash: u64,
+        template: &str,
         tried: Result<InstallConfig, Refusal>,
         before: Option<&Self>,
     ) -> Self {
@@ -46,12 +46,13 @@ impl Trial {
             Some(before) if before.version == version => before.telling,
             _ => Telling::WithVersion,
         };
-        Self { version: version.to_owned(), config_hash, refused, notes, telling }
+        let (version, template) = (version.to_owned(), template.to_owned());
+        Self { version, template, refused, notes, telling }
     }
 
     /// Whether it was made of this version and template.
-    pub fn is_of(&self, version: &str, config_hash: u64) -> bool {
-        self.version == version && self.config_hash == config_hash
+    pub fn is_of(&self, version: &str, template: &str) -> bool {
+        self.version == version && self.template == template
     }
 
     /// Whether there is something to tell, whatever becomes of the status.
@@ -114,7 +115,7 @@ mod tests {
 
     #[test]
     fn notes_are_told_once_with_the_version_that_they_are_about() {
-        let mut trials = of(Trial::new("1", 7, Ok(config(&["x"])), None));
+        let mut trials = of(Trial::new("1", "7", Ok(config(&["x"])), None));
         let stored =
             ClusterPoolStatus { inventory: inventory("1"), ..ClusterPoolStatus::default() };
         let none = BTreeMap::new();
@@ -122,11 +123,11 @@ mod tests {
         assert_eq!(news(&mut trials, &none, Some(&stored)).len(), 1);
         assert!(news(&mut trials, &none, Some(&stored)).is_empty());
         // Another process told them when it stored the version.
-        let mut trials = of(Trial::new("1", 7, Ok(config(&["x"])), None));
+        let mut trials = of(Trial::new("1", "7", Ok(config(&["x"])), None));
         assert!(news(&mut trials, &inventory("1"), None).is_empty());
         assert!(news(&mut trials, &inventory("1"), Some(&stored)).is_empty());
         // The same notes of the next version.
-        trials = of(Trial::new("2", 7, Ok(config(&["x"])), trials.get("a")));
+        trials = of(Trial::new("2", "7", Ok(config(&["x"])), trials.get("a")));
         assert!(news(&mut trials, &inventory("1"), None).is_empty());
         let stored =
             ClusterPoolStatus { inventory: inventory("2"), ..ClusterPoolStatus::default() };
@@ -138,12 +139,12 @@ mod tests {
         let before = inventory("1");
         let tell = |trials: &mut BTreeMap<String, Trial>| news(trials, &before, None);
         // There was none to try the patches with.
-        let mut trials = of(Trial::new("1", 7, Ok(config(&["x"])), Some(&Trial::default())));
+        let mut trials = of(Trial::new("1", "7", Ok(config(&["x"])), Some(&Trial::default())));
         assert_eq!(tell(&mut trials).len(), 1);
         assert!(tell(&mut trials).is_empty());
         // Another template, with which they mean the same, and one with which they do not.
         for (paths, told) in [(vec!["x"], 0), (vec!["x", "y"], 1), (vec![], 0), (vec!["x"], 1)] {
-            trials = of(Trial::new("1", 8, Ok(config(&paths)), trials.get("a")));
+            trials = of(Trial::new("1", "8", Ok(config(&paths)), trials.get("a")));
             assert_eq!(tell(&mut trials).len(), told, "{paths:?}");
         }
     }

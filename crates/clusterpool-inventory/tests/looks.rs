@@ -105,11 +105,12 @@ impl Caches {
     }
 
     fn look(&mut self, config: Option<Value>) -> Observed {
-        self.look_with(7, config)
+        self.look_with("7", config)
     }
 
-    fn look_with(&mut self, config_hash: u64, config: Option<Value>) -> Observed {
-        let materials = Materials { config, config_hash, ..Materials::default() };
+    fn look_with(&mut self, versions: &str, config: Option<Value>) -> Observed {
+        let versions = versions.to_owned();
+        let materials = Materials { config, versions, ..Materials::default() };
         let (seen, _) = self.observe(&materials, &Efforts::default(), Timestamp::UNIX_EPOCH);
         seen
     }
@@ -281,21 +282,21 @@ fn what_is_refused_is_told_anew_with_another_template_other_patches_or_another_l
     let config = |version: &str| json!({ "apiVersion": version, "platform": { "none": {} } });
     let test = |value: &str| json!({ "op": "test", "path": "/apiVersion", "value": value });
     let mut caches = Caches::new();
-    let is_refused = |caches: &mut Caches, hash: u64, version: &str| {
-        let seen = caches.look_with(hash, Some(config(version)));
+    let is_refused = |caches: &mut Caches, secret: &str, version: &str| {
+        let seen = caches.look_with(secret, Some(config(version)));
         seen.customizations[0].refused.is_some()
     };
     caches.patch(&test("v1"), 1);
-    assert!(!is_refused(&mut caches, 1, "v1") && !is_refused(&mut caches, 1, "v1"));
-    assert!(is_refused(&mut caches, 2, "v2") && is_refused(&mut caches, 2, "v2"));
-    assert!(!is_refused(&mut caches, 1, "v1"));
+    assert!(!is_refused(&mut caches, "1", "v1") && !is_refused(&mut caches, "1", "v1"));
+    assert!(is_refused(&mut caches, "2", "v2") && is_refused(&mut caches, "2", "v2"));
+    assert!(!is_refused(&mut caches, "1", "v1"));
     caches.patch(&test("v2"), 2);
-    assert!(is_refused(&mut caches, 1, "v1"));
+    assert!(is_refused(&mut caches, "1", "v1"));
     // What is not listed is not tried.
     caches.pools("2", &[("pool", "x")]);
-    assert!(!is_refused(&mut caches, 1, "v1"));
+    assert!(!is_refused(&mut caches, "1", "v1"));
     caches.pools("3", &[("pool", "e")]);
-    assert!(is_refused(&mut caches, 1, "v1"));
+    assert!(is_refused(&mut caches, "1", "v1"));
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! What a pool refers to: read live and by name, since secrets are not watched.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-
 use api_types::hive::{ClusterDeploymentCustomization, ClusterPool, ClusterPoolSpec};
 use api_types::name::is_name;
 use controller_kit::api_error::{self, unless_gone};
@@ -78,19 +76,8 @@ pub(super) async fn materials(
     if platform.is_none() && template_name.is_some() {
         missing.push(NO_PLATFORM.to_owned());
     }
-    let mut hasher = DefaultHasher::new();
-    config.as_ref().map(Value::to_string).hash(&mut hasher);
-    spec.base_domain.hash(&mut hasher);
-    platform.map(|it| it.name).hash(&mut hasher);
-    Materials {
-        missing,
-        config,
-        config_hash: hasher.finish(),
-        versions: versions.join(" "),
-        pull_secret,
-        credentials,
-        certificates,
-    }
+    let versions = versions.join(" ");
+    Materials { missing, config, versions, pull_secret, credentials, certificates }
 }
 
 /// What was found. Why it cannot be used is missing.

@@ -71,7 +71,8 @@ pub fn observe(known: &Known<'_>, learned: &mut Learned) -> (Observed, Option<Du
     let own: HashSet<&str> =
         clusters.iter().filter(|_| !pool.absent).map(|it| it.name.as_str()).collect();
     let (namespaces, vacant) = namespaces(known, &own, &mut learned.met);
-    let about = About { known, pool: &pool, spec, own: &own };
+    let template = format!("{} {}", pool.version.own, known.materials.versions);
+    let about = About { known, pool: &pool, spec, own: &own, template };
     let mut customizations = customizations(&about, &mut learned.trials);
     customizations.extend(broken_customizations(&about, &clusters));
     pool.remarks.extend(retry_remarks(known, &pool));
@@ -196,8 +197,6 @@ fn broken_customizations(about: &About<'_>, clusters: &[Cluster]) -> Vec<Customi
         all.push(Customization {
             at: broken.object.resource_version.unwrap_or_default(),
             version: version.or(broken.object.uid).unwrap_or_default(),
-            retry: None,
-            deleting: false,
             kept: true,
             // Who has it cannot be read. It is not used, and not taken away either.
             lease: user.map(|it| Lease {
@@ -208,10 +207,10 @@ fn broken_customizations(about: &About<'_>, clusters: &[Cluster]) -> Vec<Customi
                 whole: true,
             }),
             others: about.others(&key_in(&about.known.key.namespace, &name)),
-            kept_by_hive: false,
             listed_elsewhere: true,
             refused: Some(refused),
             name,
+            ..Customization::default()
         });
     }
     all
@@ -241,6 +240,8 @@ struct About<'a> {
     spec: Option<&'a ClusterPoolSpec>,
     /// Names of its clusters, where it is there.
     own: &'a HashSet<&'a str>,
+    /// What the patches are applied to.
+    template: String,
 }
 
 impl About<'_> {
@@ -337,14 +338,14 @@ impl About<'_> {
             return None;
         };
         let before = trials.get(name);
-        if let Some(same) = before.filter(|it| it.is_of(version, materials.config_hash)) {
+        if let Some(same) = before.filter(|it| it.is_of(version, &self.template)) {
             return same.refused().cloned();
         }
         let like_a_cluster = trial_name(&self.pool.name);
         let target = Target::of(spec, &like_a_cluster);
         let (patches, rules) = (&it.spec.install_config_patches, self.known.policy.rules);
         let tried = patch::install_config(config, target, patches, rules);
-        let trial = Trial::new(version, materials.config_hash, tried, before);
+        let trial = Trial::new(version, &self.template, tried, before);
         let refused = trial.refused().cloned();
         trials.insert(name.to_owned(), trial);
         refused
