@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 
 use api_types::hive::ClusterPool;
 use api_types::names;
-use controller_kit::api_error::unless_gone;
-use controller_kit::engine::{Error, asked};
+use controller_kit::engine::{Error, found};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::api::Api;
@@ -122,8 +121,7 @@ pub async fn live_pool(client: &Client, key: &Key, memory: &mut Memory) -> Resul
     }
     let began = Instant::now();
     let api: Api<ClusterPool> = Api::namespaced(client.clone(), &key.namespace);
-    let found = async { unless_gone(api.get_metadata(&key.name).await) };
-    let found = asked("get a ClusterPool", found).await?;
+    let found = found("get a ClusterPool", api.get_metadata(&key.name)).await?;
     let live = found.map(|it| LivePool::of(&it.metadata)).unwrap_or_default();
     memory.live = Some((began, live.clone()));
     Ok(live)

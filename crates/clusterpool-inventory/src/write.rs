@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 
 use api_types::hive::{ClusterDeploymentCustomization, ClusterPool, ClusterPoolStatus};
 use api_types::names;
-use controller_kit::api_error::{unless_gone, unless_superseded};
 use controller_kit::backoff::Class as Retry;
-use controller_kit::engine::{Error, Event, Next, Outcome, Reason as _, asked};
+use controller_kit::engine::{Error, Event, Next, Outcome, Reason as _, written};
 use futures_util::{StreamExt as _, stream};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -410,22 +409,6 @@ impl Efforts {
             self.begun.insert(cluster.to_owned());
         }
     }
-}
-
-/// Waits for a read. Nothing if the object is gone.
-async fn found<T>(
-    what: &'static str,
-    request: impl Future<Output = kube::Result<T>>,
-) -> Result<Option<T>, Error> {
-    asked(what, async { unless_gone(request.await) }).await
-}
-
-/// Waits for a write. Where the object changed, or is gone, it comes too late.
-async fn written<T>(
-    what: &'static str,
-    request: impl Future<Output = kube::Result<T>>,
-) -> Result<T, Error> {
-    asked(what, async { unless_superseded(request.await) }).await?.ok_or(Error::Superseded)
 }
 
 /// Patches an object at this version. Gives the version that it has after it.

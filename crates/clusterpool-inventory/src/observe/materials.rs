@@ -2,8 +2,8 @@
 
 use api_types::hive::{ClusterDeploymentCustomization, ClusterPool, ClusterPoolSpec};
 use api_types::name::is_name;
-use controller_kit::api_error::{self, unless_gone};
-use controller_kit::engine::{Error, asked};
+use controller_kit::api_error;
+use controller_kit::engine::{self, Error};
 use k8s_openapi::api::core::v1::Secret as KubeSecret;
 use kube::api::Api;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
@@ -153,7 +153,7 @@ async fn get_secret(
         return Err(unread(NO_NAME));
     }
     let api: Api<KubeSecret> = Api::namespaced(client.clone(), namespace);
-    let found = asked("read a secret", async { unless_gone(api.get(name).await) }).await;
+    let found = engine::found("read a secret", api.get(name)).await;
     let found = found.map_err(|error| unread(&why(&error)))?;
     let found = found.ok_or_else(|| format!("{secret} is not there; create it in {namespace}"))?;
     let (uid, version) = (found.uid(), found.resource_version());
@@ -174,10 +174,10 @@ async fn find_image_set(client: &Client, name: &str) -> Result<(), String> {
     }
     let kind = GroupVersionKind::gvk("hive.openshift.io", "v1", "ClusterImageSet");
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
-    let request = async { unless_gone(api.get_metadata(name).await) };
+    let request = engine::found("read an image set", api.get_metadata(name));
     let found = match name {
         "" => None,
-        _ => asked("read an image set", request).await.map_err(|error| unread(&why(&error)))?,
+        _ => request.await.map_err(|error| unread(&why(&error)))?,
     };
     found.map(drop).ok_or_else(|| format!("{image_set} is not there; create it"))
 }

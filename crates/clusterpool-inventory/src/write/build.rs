@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api_types::hive::{ClusterDeployment, ClusterDeploymentCustomization, ClusterPool};
 use api_types::names;
 use controller_kit::api_error::is_gone;
-use controller_kit::engine::{Error, asked};
+use controller_kit::engine::{Error, asked, found};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 use kube::api::{Api, PostParams};
@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::steps::own;
-use super::{Pass, Piece, Stop, found};
+use super::{Pass, Piece, Stop};
 use crate::decision::Version;
 use crate::index::{self, key_in};
 use crate::model::Object;

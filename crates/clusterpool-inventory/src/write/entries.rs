@@ -3,13 +3,14 @@
 use api_types::condition::Condition;
 use api_types::hive::ClusterDeploymentCustomization;
 use api_types::names;
+use controller_kit::engine::written;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::steps::{finalizers, is_at};
-use super::{Piece, Stop, patch_status, written};
+use super::{Piece, Stop, patch_status};
 use crate::index::{hives_finalizer, key_in};
 use crate::model::Object;
 use crate::{status, text};

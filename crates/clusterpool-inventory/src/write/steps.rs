@@ -3,7 +3,7 @@
 use api_types::hive::{ClusterClaim, ClusterDeployment, ClusterPool};
 use api_types::names;
 use api_types::time::whole;
-use controller_kit::engine::{Error, Reason as _, asked};
+use controller_kit::engine::{Error, Reason as _, asked, found, written};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -11,7 +11,7 @@ use kube::api::{Api, DeleteParams, ListParams, Preconditions};
 use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
 
-use super::{Piece, Stop, found, patch, patch_status, written};
+use super::{Piece, Stop, patch, patch_status};
 use crate::decision::{Step, Work};
 use crate::index::{self, key_in};
 use crate::model::{Key, Object};
