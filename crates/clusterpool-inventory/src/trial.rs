@@ -11,7 +11,8 @@ use crate::patch::{InstallConfig, Refusal};
 pub struct Trial {
     version: String,
     template: String,
-    refused: Option<String>,
+    /// Why the patches cannot be used, if they cannot.
+    pub refused: Option<String>,
     /// What was accepted and should not be relied on.
     notes: Vec<String>,
     telling: Telling,
@@ -58,11 +59,6 @@ impl Trial {
     /// Whether there is something to tell, whatever becomes of the status.
     pub fn has_news(&self) -> bool {
         self.telling == Telling::Now && !self.notes.is_empty()
-    }
-
-    /// Why the patches cannot be used, if they cannot.
-    pub fn refused(&self) -> Option<&String> {
-        self.refused.as_ref()
     }
 }
 

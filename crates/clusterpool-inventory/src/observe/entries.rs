@@ -9,12 +9,17 @@ use kube::ResourceExt as _;
 use crate::index::leasing_pool;
 use crate::seen::Lease;
 
-pub(super) fn lease(it: &ClusterDeploymentCustomization) -> Option<Lease> {
+/// Its lease, if it is not free.
+pub(super) fn lease(
+    it: &ClusterDeploymentCustomization,
+    pool_exists: impl Fn(&str) -> bool,
+) -> Option<Lease> {
     let cluster = it.leased_by().map(str::to_owned);
     let is_one = cluster.is_some() || it.is_marked_in_use();
     let pool = leasing_pool(it).map(str::to_owned);
     let whole = it.is_marked_in_use() && pool.is_some();
-    is_one.then(|| Lease { cluster, pool, pool_exists: false, releasing: is_releasing(it), whole })
+    let pool_exists = pool.as_deref().is_some_and(pool_exists);
+    is_one.then(|| Lease { cluster, pool, pool_exists, releasing: is_releasing(it), whole })
 }
 
 /// Generation and uid: a status that is written does not change it, another object of the name does.
@@ -74,7 +79,7 @@ mod tests {
                 },
             }))
             .unwrap();
-            lease(&it).unwrap().whole
+            lease(&it, |_| true).unwrap().whole
         };
         assert!(is_whole("False", Some("pool")));
         assert!(!is_whole("True", Some("pool")) && !is_whole("False", None));

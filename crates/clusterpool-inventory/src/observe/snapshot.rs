@@ -246,9 +246,6 @@ struct About<'a> {
 
 impl About<'_> {
     fn pool_exists(&self, name: &str) -> bool {
-        if name == self.known.key.name && !self.pool.absent {
-            return true;
-        }
         let key = key_in(&self.known.key.namespace, name);
         self.known.caches.pools.get(&key).is_some() || self.known.caches.pools.is_broken(&key)
     }
@@ -266,10 +263,6 @@ impl About<'_> {
 
     /// A customization; whether its patches can be used is not tried here.
     fn customization(&self, it: &ClusterDeploymentCustomization) -> Customization {
-        let mut lease = lease(it);
-        if let Some(lease) = &mut lease {
-            lease.pool_exists = lease.pool.as_deref().is_some_and(|it| self.pool_exists(it));
-        }
         let entry = key_in(&self.known.key.namespace, &it.name_any());
         let mut others = self.others(&entry);
         let stranger = self.stranger(it).filter(|it| !others.contains(it));
@@ -282,7 +275,7 @@ impl About<'_> {
             kept: has_finalizer(it, names::hive::LEASE_FINALIZER),
             kept_by_hive: hives_finalizer(&self.known.key.name)
                 .is_some_and(|hives| has_finalizer(it, &hives)),
-            lease,
+            lease: lease(it, |pool| self.pool_exists(pool)),
             others,
             listed_elsewhere: self.is_listed_elsewhere(&entry),
             refused: None,
@@ -339,14 +332,14 @@ impl About<'_> {
         };
         let before = trials.get(name);
         if let Some(same) = before.filter(|it| it.is_of(version, &self.template)) {
-            return same.refused().cloned();
+            return same.refused.clone();
         }
         let like_a_cluster = trial_name(&self.pool.name);
         let target = Target::of(spec, &like_a_cluster);
         let (patches, rules) = (&it.spec.install_config_patches, self.known.policy.rules);
         let tried = patch::install_config(config, target, patches, rules);
         let trial = Trial::new(version, &self.template, tried, before);
-        let refused = trial.refused().cloned();
+        let refused = trial.refused.clone();
         trials.insert(name.to_owned(), trial);
         refused
     }
