@@ -269,14 +269,14 @@ fn ready_meanwhile(case: &Case<'_>) -> Option<Decision> {
     is_ready.then(|| wait(case, REASON, text::READY_MEANWHILE).again(GRACE))
 }
 
-/// Why nothing may begin now on a host on which no try is under way, be it the first one or another.
+/// Why no try may begin now, be it the first one or another. Nobody else's turn matters to a member whose host is off already.
 pub(crate) fn out_of_turn(case: &Case<'_>) -> Option<Reason> {
     let host = case.own_host()?;
-    if host.history.open(&case.request.uid).is_some() {
-        return None;
+    if host.servicing && host.history.open(&case.request.uid).is_none() {
+        return Some(Reason::HostServicing);
     }
-    let member = case.seen.member.as_ref().map(|_| Reason::MemberInTry);
-    if host.servicing { Some(Reason::HostServicing) } else { member }
+    let is_off = case.entry().is_some() && case.standing.awaits_node().is_none();
+    case.seen.member.as_ref().filter(|_| !is_off).map(|_| Reason::MemberInTry)
 }
 
 /// Its firmware is being changed, and a machine that loses power then may never start again. What was begun before goes on: the

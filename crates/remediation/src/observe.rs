@@ -21,6 +21,7 @@ use crate::reason::Reason;
 use crate::request::{Group, Request};
 use crate::seen::{Host, Machine, NodeSeen, is_paused};
 use crate::served::Served;
+use crate::turns::{Asking, Try, is_about_to_begin};
 
 pub mod node;
 mod object;
@@ -148,9 +149,8 @@ fn mark(context: &Context, seen: &mut Observed, memory: &Memory) {
     seen.rival = context.requests_for(&object).any(|it| it.group != *group);
 }
 
-/// The member of the same control plane that goes first: its host is being power-cycled, or is about to be and it comes first by name.
-/// With `begins` the turn is taken, and their hosts are read after that: two that are asked for some moments apart would otherwise
-/// each find the other one's host as it was before its key.
+/// The member of the same control plane that goes first. With `begins` the turn is taken, and the hosts of the others are read after
+/// that: two that are asked for some moments apart would otherwise each find the other one's host as it was before its key.
 async fn first_member(
     context: &Context,
     own: &Live,
@@ -160,12 +160,9 @@ async fn first_member(
         return Ok(None);
     };
     let (name, request) = (machine.name_any(), &own.seen.request);
-    if own.seen.host.as_ref().is_some_and(|it| it.history.open(&request.uid).is_some()) {
-        return Ok(None);
-    }
+    let is_begun = own.seen.host.as_ref().is_some_and(|it| it.history.open(&request.uid).is_some());
+    let has_turn = context.turns.has(&request.uid);
     let namespace = &request.namespace;
-    // A write of its own that had no answer may still come: it goes on, whoever else has come meanwhile.
-    let had_turn = context.turns.has(&request.uid);
     let cluster =
         ObjectKey { namespace: namespace.clone(), name: machine.spec.cluster_name.clone() };
     if begins && let Some(other) = context.turns.take(&cluster, &request.uid, &name) {
@@ -188,25 +185,22 @@ async fn first_member(
             Some(host) => context.caches.host(host),
             None => None,
         };
-        if host.is_some_and(|it| History::of(&it).is_any_open()) {
+        let history = host.map(|it| History::of(&it)).unwrap_or_default();
+        let requests: Vec<_> = context.requests_for(&ObjectKey::of(other.as_ref())).collect();
+        let begun = Try::of(&history, &requests, Timestamp::now());
+        let asking = Asking { is_begun, has_turn, comes_first: name < other.name_any() };
+        let begins = || requests.into_iter().any(|it| is_about_to(context, it));
+        if asking.waits_for(begun, begins) {
             return Ok(Some(other.name_any()));
         }
     }
-    let first = others.iter().take_while(|it| !had_turn && it.name_any() < name);
-    let mut first = first.filter(|it| is_about_to_begin(context, it));
-    Ok(first.next().map(|it| it.name_any()))
+    Ok(None)
 }
 
-/// Whether a request for this Machine would have its host switched off now, or looks whether it is to.
-fn is_about_to_begin(context: &Context, machine: &capi::Machine) -> bool {
-    context.requests_for(&ObjectKey::of(machine)).any(|request| {
-        let said = request.standing.said.as_ref().map(|it| it.reason);
-        // One that has succeeded is looked at for as long as its health check complains, and nobody would have a turn meanwhile.
-        let is_done = said == Some(Reason::NodeReady) || request.standing.has_succeeded();
-        let seen = from_caches(context, None, request).seen;
-        let decision = decide(&seen, &context.policy, Timestamp::now());
-        (decision.needs_node && !is_done) || decision.sets_key()
-    })
+/// Whether a request is about to begin, as far as the caches know.
+fn is_about_to(context: &Context, request: Request) -> bool {
+    let seen = from_caches(context, None, request).seen;
+    is_about_to_begin(&seen, &decide(&seen, &context.policy, Timestamp::now()))
 }
 
 /// What the caches know about a request, without its node. Whoever looks is told of changes.

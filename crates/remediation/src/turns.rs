@@ -3,7 +3,90 @@
 
 use std::collections::HashMap;
 
+use api_types::time::until;
 use controller_kit::engine::{ObjectKey, Shared};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::decision::Decision;
+use crate::history::History;
+use crate::model::Observed;
+use crate::reason::Reason;
+use crate::request::Request;
+
+/// How far the try of a member is, for the others of its control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Try {
+    /// Its host is being power-cycled, or its node has time left.
+    UnderWay,
+    /// Its host has been on for all of its time, and nobody can see its node. Where etcd lacks another member, no node can be seen
+    /// before that one is back.
+    Unseen,
+    /// Its host has been on for all of its time: another try is due, or the end.
+    Due,
+}
+
+impl Try {
+    /// The try that is under way on a host, of one of these requests.
+    pub fn of(history: &History, requests: &[Request], now: Timestamp) -> Option<Self> {
+        let entry = history.0.iter().find(|it| it.ended.is_none())?;
+        let request = requests.iter().find(|it| it.uid == entry.remediation);
+        let (Some(request), Some(_)) = (request, entry.released) else {
+            return Some(Self::UnderWay);
+        };
+        let standing = &request.standing;
+        let Some(since) = standing.awaits_node() else {
+            let is_counted = standing.retries > entry.number;
+            return Some(if is_counted { Self::Due } else { Self::UnderWay });
+        };
+        let since = entry.resumed.map_or(since, |it| since.max(it));
+        let timeout = request.strategy.as_ref().copied().unwrap_or_default().timeout;
+        let is_unseen = standing.said.as_ref().is_some_and(|it| it.reason == Reason::NodeUnseen);
+        Some(match until(since, now) < timeout {
+            true => Self::UnderWay,
+            false if is_unseen => Self::Unseen,
+            false => Self::Due,
+        })
+    }
+
+    /// Whether no host of another member is cut off meanwhile. Of two whose next tries are due, one `goes_first`.
+    pub fn keeps_others(self, goes_first: bool) -> bool {
+        match self {
+            Self::UnderWay => true,
+            Self::Unseen => false,
+            Self::Due => !goes_first,
+        }
+    }
+}
+
+/// A member that asks whether it has to wait for another one.
+#[derive(Clone, Copy, Debug)]
+pub struct Asking {
+    /// Whether a try is under way on its own host.
+    pub is_begun: bool,
+    /// Whether it has the turn: a write of its own that had no answer may still come, and it goes on, whoever else has come.
+    pub has_turn: bool,
+    /// Whether its name comes before the other one's.
+    pub comes_first: bool,
+}
+
+impl Asking {
+    /// Whether it has to wait for another member, with this try or none, which may be about to begin one.
+    pub fn waits_for(self, other: Option<Try>, begins: impl FnOnce() -> bool) -> bool {
+        match other {
+            Some(it) => it.keeps_others(self.is_begun && self.comes_first),
+            None => !self.is_begun && !self.has_turn && !self.comes_first && begins(),
+        }
+    }
+}
+
+/// Whether a request would have its host switched off now, or looks whether it is to.
+pub fn is_about_to_begin(seen: &Observed, decision: &Decision) -> bool {
+    let standing = &seen.request.standing;
+    let is_ready = standing.said.as_ref().is_some_and(|it| it.reason == Reason::NodeReady);
+    // One that has succeeded is looked at for as long as its health check complains, and nobody would have a turn meanwhile.
+    let is_done = is_ready || standing.has_succeeded();
+    (decision.needs_node && !is_done) || decision.sets_key()
+}
 
 /// The turns, by Cluster.
 #[derive(Default)]
@@ -40,7 +123,69 @@ impl Turns {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use api_types::remediation::{Phase, Step};
+
     use super::*;
+    use crate::decide::tests::{at, request};
+    use crate::history::Entry;
+    use crate::request::{Standing, Strategy};
+
+    /// A member whose host is on since 10, with five minutes for its node.
+    fn on(change: impl FnOnce(&mut Entry, &mut Request)) -> Option<Try> {
+        let mut request = request();
+        request.strategy =
+            Ok(Strategy { timeout: Duration::from_secs(300), ..Strategy::default() });
+        request.standing = Standing {
+            phase: Some(Phase::Waiting),
+            step: Some(Step::Recover),
+            since: Some(at(10)),
+            ..Standing::default()
+        };
+        let mut entry =
+            Entry { released: Some(at(5)), ..Entry::begin(&request.uid, "m", 0, at(0)) };
+        change(&mut entry, &mut request);
+        Try::of(&History(vec![entry]), &[request], at(310))
+    }
+
+    #[test]
+    fn a_member_keeps_the_others_until_its_host_was_on_for_all_its_time() {
+        let unseen = |request: &mut Request| {
+            request.standing = request.standing.saying(None, Reason::NodeUnseen, "");
+        };
+        assert_eq!(on(|_, _| ()), Some(Try::Due));
+        assert_eq!(on(|_, request| unseen(request)), Some(Try::Unseen));
+        assert_eq!(on(|_, request| request.standing.since = Some(at(11))), Some(Try::UnderWay));
+        let early = |_: &mut Entry, request: &mut Request| {
+            unseen(request);
+            request.standing.since = Some(at(11));
+        };
+        assert_eq!(on(early), Some(Try::UnderWay));
+        assert_eq!(on(|entry, _| entry.resumed = Some(at(20))), Some(Try::UnderWay), "a pause");
+        let off = |entry: &mut Entry, request: &mut Request| {
+            unseen(request);
+            entry.released = None;
+        };
+        assert_eq!(on(off), Some(Try::UnderWay));
+        let step = |step| move |_: &mut Entry, it: &mut Request| it.standing.step = Some(step);
+        assert_eq!(on(step(Step::PowerOn)), Some(Try::UnderWay));
+        let counted = |_: &mut Entry, request: &mut Request| {
+            (request.standing.step, request.standing.retries) = (Some(Step::PowerOff), 1);
+        };
+        assert_eq!(on(counted), Some(Try::Due), "the next try was counted, and its host not asked");
+        assert_eq!(on(|_, request| request.uid = "another".to_owned()), Some(Try::UnderWay));
+        assert_eq!(on(|entry, _| entry.ended = Some(at(300))), None);
+    }
+
+    #[test]
+    fn of_two_members_whose_next_tries_are_due_one_goes_first() {
+        for first in [true, false] {
+            assert!(Try::UnderWay.keeps_others(first));
+            assert!(!Try::Unseen.keeps_others(first));
+            assert_eq!(Try::Due.keeps_others(first), !first);
+        }
+    }
 
     #[test]
     fn one_request_has_the_turn_of_a_cluster_until_it_ends() {

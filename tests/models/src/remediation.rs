@@ -5,6 +5,7 @@
 //! not counted: a replica remembers which objects others wrote since it read them.
 
 mod beginning;
+mod members;
 mod worlds;
 
 use api_types::remediation::Phase;
@@ -85,6 +86,8 @@ struct State {
     was_away: bool,
     replicas: Vec<Replica>,
     mishaps: u8,
+    /// Whether another member of its control plane goes first.
+    member: bool,
     broken: Option<&'static str>,
 }
 
@@ -138,7 +141,7 @@ impl State {
         Observed {
             request: request.clone(),
             rival: false,
-            member: None,
+            member: self.member.then(|| "another".to_owned()),
             machine: Some(self.machine.clone()),
             cluster: ClusterSeen::Here { paused: self.paused },
             metal: Some(Metal { paused: false, host: Some("h".to_owned()) }),
@@ -384,6 +387,7 @@ impl Model for Site {
                 was_away: false,
                 replicas: vec![Replica::default(); self.size.replicas],
                 mishaps: 0,
+                member: false,
                 broken: None,
             })
             .collect()

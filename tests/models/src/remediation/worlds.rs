@@ -3,7 +3,7 @@
 use bench::model::{Progress, explore};
 use remediation::settings::{Fencing, Policy};
 
-use super::{Action, Site, Size, State};
+use super::{Action, Site, Size, State, members};
 use crate::World;
 
 /// A world of this size.
@@ -46,7 +46,8 @@ pub fn small() -> Vec<World> {
     let [back, lost] = [true, false].map(|returns| size(1, 1, returns));
     let deleted = [back, lost].map(|it| Size { deletes: true, ..it });
     let unread = [back, lost].map(|it| Size { unread: true, ..it });
-    [back, lost].into_iter().chain(deleted).chain(unread).map(world).collect()
+    let alone = [back, lost].into_iter().chain(deleted).chain(unread).map(world);
+    alone.chain([members::world(0)]).collect()
 }
 
 /// What a test looks at as far as it has time: two processes without a lease.
@@ -59,5 +60,6 @@ pub fn large() -> Vec<World> {
     let calm = [size(1, 2, true), size(1, 3, false), size(2, 1, true), size(2, 1, false)];
     let deleted = [size(1, 2, true), size(1, 2, false)].map(|it| Size { deletes: true, ..it });
     let unread = [size(1, 2, true), size(2, 1, true)].map(|it| Size { unread: true, ..it });
-    calm.into_iter().chain(deleted).chain(unread).map(world).collect()
+    let alone = calm.into_iter().chain(deleted).chain(unread).map(world);
+    alone.chain([members::world(1)]).collect()
 }

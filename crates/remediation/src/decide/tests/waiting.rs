@@ -55,12 +55,33 @@ fn what_was_begun_on_a_member_of_a_control_plane_goes_on_beside_another_one() {
         let beside = edit(seen.clone(), |seen| seen.member = Some("cp-0".to_owned()));
         assert_eq!(now(&beside, 30), now(&seen, 30));
     }
-    // The next try was counted, and cut off before the host was asked.
-    let counted = edit(recovering(), |seen| {
-        seen.request.standing = said(&now(seen, 320));
-        seen.member = Some("cp-0".to_owned());
-    });
-    assert!(is_asked(&now(&counted, 321)));
+    // A host that is off, or did not come on, keeps its turn.
+    let late = edit(released(), |seen| seen.member = Some("cp-0".to_owned()));
+    for seen in [asked(), late] {
+        assert!(is_asked(&now(&seen, 5000)), "{:?}", now(&seen, 5000));
+    }
+}
+
+/// Two are in a try when the node of the first could not be seen, and is seen later.
+#[test]
+fn the_next_try_of_a_member_waits_for_its_turn() {
+    let counted = edit(recovering(), |seen| seen.request.standing = said(&now(seen, 320)));
+    for seen in [recovering(), counted] {
+        assert!(is_asked(&now(&seen, 321)), "it is due: {:?}", now(&seen, 321));
+        let beside = edit(seen, |seen| seen.member = Some("cp-0".to_owned()));
+        let waits = now(&beside, 321);
+        assert_eq!((waits.reason, writes(&waits).len()), (Reason::MemberInTry, 0), "{waits:?}");
+        assert!(waits.again.is_some(), "{waits:?}");
+        let turn = edit(beside, |seen| {
+            if let Some(Act::Say(standing)) = waits.acts.first() {
+                seen.request.standing = standing.clone();
+            }
+            seen.member = None;
+        });
+        let asks = now(&turn, 322);
+        let history = writes(&asks)[0].history.as_ref().unwrap();
+        assert_eq!(history.open("uid").unwrap().number, 1, "{asks:?}");
+    }
 }
 
 /// Recovered at 30 and still complained of, or failing anew: another try, or the end, is due.

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use bench::audit::Audit;
-use bench::cluster_api::objects::CLUSTER;
+use bench::cluster_api::objects::{CLUSTER, MACHINE};
 use bench::control_plane::ControlPlane;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, PostParams};
 use remediation::settings::Policy;
 use serde_json::{Value, json};
@@ -144,6 +145,47 @@ async fn a_node_that_nobody_can_see_is_neither_cut_off_again_nor_given_up() {
     boot(&scene.workload, &scene.node_of("m")).await;
     scene.says("m", "Recovered").await;
     scene.is_clean("m", "h").await;
+}
+
+/// Where etcd has lost its quorum no node can be seen before another member is back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_whose_node_nobody_can_see_keeps_the_others_no_longer_than_its_time() {
+    const TIME: i64 = 8;
+    let own = ControlPlane::start("remediation-quorum").await.unwrap();
+    let mut scene = Scene::new("quorum").await;
+    scene.workload = own.admin().await;
+    scene.kubeconfig(&own.kubeconfig_text("quorum", &["system:masters"]).unwrap()).await;
+    for name in ["cp-0", "cp-1"] {
+        scene.machine(name, name).await;
+        scene.operator().kill(name);
+        let label = json!({"metadata": {"labels": {"cluster.x-k8s.io/control-plane": ""}}});
+        scene.patch(MACHINE, name, label).await;
+    }
+    own.freeze(true).unwrap();
+    for name in ["cp-0", "cp-1"] {
+        scene.request(name, reboot(0, &format!("{TIME}s"))).await;
+    }
+    let _running = start(&planes().await.management, &scene.namespace, impatient()).await;
+    scene.says("cp-1", "MemberInTry").await;
+    let unseen = scene.says("cp-0", "NodeUnseen").await;
+    let asked_for = |host: &Value| !history(host).is_empty();
+    let host = scene.host_is("cp-1", "asked to be off, for all that", asked_for).await;
+    let moment = |text: &Value| text.as_str().unwrap().parse::<Timestamp>().unwrap();
+    let waited = moment(&history(&host)[0]["asked"]) - moment(&unseen["status"]["since"]);
+    assert!(waited.get_seconds() >= TIME, "cut off after {waited:?}");
+    let first = scene.get_host("cp-0").await;
+    let tries = history(&first);
+    assert_eq!((tries.len(), &tries[0]["result"]), (1, &Value::Null), "{tries:?}");
+    assert!(keys(&first).is_empty(), "{first}");
+    scene.says("cp-1", "NodeUnseen").await;
+    own.freeze(false).unwrap();
+    for name in ["cp-0", "cp-1"] {
+        boot(&scene.workload, &scene.node_of(name)).await;
+    }
+    for name in ["cp-0", "cp-1"] {
+        scene.says(name, "Recovered").await;
+        scene.is_clean(name, name).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
