@@ -352,7 +352,7 @@ impl<K: Watchable> Listing<K> {
                 object.kind = self.kind,
                 object.name = key,
                 error = problem,
-                "Only the metadata of an object can be decoded"
+                "An object cannot be decoded, but for its metadata"
             );
         }
         self.count();
