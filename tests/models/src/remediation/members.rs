@@ -1,5 +1,6 @@
-//! Two members of a control plane of three fail, and etcd with them. The workload cluster answers as soon as one of them is
-//! well, and its node is seen then. The first by name stays broken, whatever is done to it.
+//! Two members of a control plane of three fail, and etcd with them. The first by name stays broken, whatever is done to it.
+//! The second is healed by a power cycle, and then the workload cluster answers; or it is not, and somebody else has the cluster
+//! answer some time.
 
 use bench::model::{Progress, explore};
 use remediation::decide::decide;
@@ -13,6 +14,8 @@ use crate::World;
 #[derive(Clone)]
 struct Plane {
     sites: [Site; 2],
+    /// Whether a power cycle heals the second member.
+    heals: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -20,14 +23,11 @@ struct Members {
     each: [State; 2],
     /// Who has the turn of the control plane, in the memory of the process.
     turn: Option<usize>,
+    /// Whether the workload cluster answers.
+    answers: bool,
 }
 
 impl Members {
-    /// Whether the workload cluster answers: the third member is well, and so is one of these.
-    fn answers(&self) -> bool {
-        self.each.iter().any(|it| it.runs && it.boots > 0)
-    }
-
     /// What one of them decides, in its turn.
     fn read(&mut self, plane: &Plane, index: usize) {
         let other = &self.each[1 - index];
@@ -80,7 +80,7 @@ impl Model for Plane {
             }
             state
         };
-        vec![Members { each: [state(0), state(1)], turn: None }]
+        vec![Members { each: [state(0), state(1)], turn: None, answers: false }]
     }
 
     fn actions(&self, state: &Members, actions: &mut Vec<Self::Action>) {
@@ -94,12 +94,16 @@ impl Model for Plane {
             actions.extend(all.into_iter().map(|it| (index, it)));
         }
         actions.push((0, Action::Age));
+        if !self.heals && !state.answers {
+            actions.push((0, Action::Back));
+        }
     }
 
     fn next_state(&self, before: &Members, (index, action): Self::Action) -> Option<Members> {
         let mut state = before.clone();
         match action {
             Action::Read(_) => state.read(self, index),
+            Action::Back => state.answers = true,
             Action::Age => {
                 for (site, it) in self.sites.iter().zip(&mut state.each) {
                     *it = site.next_state(it, Action::Age).or_else(|| {
@@ -120,9 +124,12 @@ impl Model for Plane {
         if state.turn == Some(index) && state.each[index].replicas[0].acts.is_empty() {
             state.turn = None;
         }
-        let away = !state.answers();
+        if self.heals {
+            // The third member is well, and so is one of these.
+            state.answers = state.each.iter().any(|it| it.runs && it.boots > 0);
+        }
         for it in &mut state.each {
-            it.away = away;
+            it.away = !state.answers;
         }
         (state != *before).then_some(state)
     }
@@ -135,9 +142,7 @@ impl Model for Plane {
         let after = self.next_state(before, action)?;
         Some(format!(
             "answers {}, turn {:?}, {:?}",
-            after.answers(),
-            after.turn,
-            after.each[action.0]
+            after.answers, after.turn, after.each[action.0]
         ))
     }
 
@@ -156,13 +161,13 @@ impl Model for Plane {
                     first.host.history.open("uid").is_some() && second.host.held
                 },
             ),
-            Property::sometimes("the cluster answers again", |_, state: &Members| state.answers()),
+            Property::sometimes("the cluster answers again", |_, state: &Members| state.answers),
         ]
     }
 }
 
-/// A control plane whose second member brings it back, with so many stops of the process.
-pub(super) fn world(stops: u8) -> World {
+/// A control plane that lost its quorum, with so many stops of the process.
+pub(super) fn world(heals: bool, stops: u8) -> World {
     let explored = move |bounds| {
         let site = |returns| {
             let size = Size { replicas: 1, mishaps: stops, returns, deletes: false, unread: false };
@@ -171,9 +176,10 @@ pub(super) fn world(stops: u8) -> World {
         let own = |(_, action): &(usize, Action)| !matches!(action, Action::Stop(_));
         let goal = |_: &Plane, state: &Members| state.each.iter().all(State::is_at_rest);
         let name = "both members are back or handed over, and nothing of ours is left";
-        let plane = Plane { sites: [site(false), site(true)] };
+        let plane = Plane { sites: [site(false), site(heals)], heals };
         explore(&plane, &[Progress { name, goal, own }], bounds)
     };
-    let name = format!("two members of a control plane that lost its quorum, {stops} stops");
+    let end = if heals { "the second comes back" } else { "none comes back" };
+    let name = format!("two members of a control plane, {end}, {stops} stops");
     World { name, explore: Box::new(explored) }
 }

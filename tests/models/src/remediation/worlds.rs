@@ -47,7 +47,7 @@ pub fn small() -> Vec<World> {
     let deleted = [back, lost].map(|it| Size { deletes: true, ..it });
     let unread = [back, lost].map(|it| Size { unread: true, ..it });
     let alone = [back, lost].into_iter().chain(deleted).chain(unread).map(world);
-    alone.chain([members::world(0)]).collect()
+    alone.chain([true, false].map(|heals| members::world(heals, 0))).collect()
 }
 
 /// What a test looks at as far as it has time: two processes without a lease.
@@ -61,5 +61,5 @@ pub fn large() -> Vec<World> {
     let deleted = [size(1, 2, true), size(1, 2, false)].map(|it| Size { deletes: true, ..it });
     let unread = [size(1, 2, true), size(2, 1, true)].map(|it| Size { unread: true, ..it });
     let alone = calm.into_iter().chain(deleted).chain(unread).map(world);
-    alone.chain([members::world(1)]).collect()
+    alone.chain([true, false].map(|heals| members::world(heals, 1))).collect()
 }

@@ -162,12 +162,13 @@ async fn a_member_whose_node_nobody_can_see_keeps_the_others_no_longer_than_its_
         scene.patch(MACHINE, name, label).await;
     }
     own.freeze(true).unwrap();
-    for name in ["cp-0", "cp-1"] {
-        scene.request(name, reboot(0, &format!("{TIME}s"))).await;
+    for (name, time) in [("cp-0", TIME), ("cp-1", 300)] {
+        scene.request(name, reboot(0, &format!("{time}s"))).await;
     }
     let _running = start(&planes().await.management, &scene.namespace, impatient()).await;
     scene.says("cp-1", "MemberInTry").await;
-    let unseen = scene.says("cp-0", "NodeUnseen").await;
+    let on = |it: Option<&Value>| it.is_some_and(|it| it["status"]["step"] == "recover");
+    let unseen = scene.until(REMEDIATION, "cp-0", "on again", on).await;
     let asked_for = |host: &Value| !history(host).is_empty();
     let host = scene.host_is("cp-1", "asked to be off, for all that", asked_for).await;
     let moment = |text: &Value| text.as_str().unwrap().parse::<Timestamp>().unwrap();
@@ -177,7 +178,7 @@ async fn a_member_whose_node_nobody_can_see_keeps_the_others_no_longer_than_its_
     let tries = history(&first);
     assert_eq!((tries.len(), &tries[0]["result"]), (1, &Value::Null), "{tries:?}");
     assert!(keys(&first).is_empty(), "{first}");
-    scene.says("cp-1", "NodeUnseen").await;
+    scene.until(REMEDIATION, "cp-1", "on again", on).await;
     own.freeze(false).unwrap();
     for name in ["cp-0", "cp-1"] {
         boot(&scene.workload, &scene.node_of(name)).await;
