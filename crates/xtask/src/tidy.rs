@@ -67,6 +67,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
             continue;
         };
         check(&shown, &text, &mut broken);
+        broken.extend(unlisted(&shown));
         if let Some((name, below)) = module(&shown) {
             imports.entry(name.to_owned()).or_default().add(below, without_tests(&text));
         }
@@ -183,6 +184,13 @@ fn is_name(literal: &str) -> bool {
     name.is_some_and(|name| !is_version(name)) && !literal.contains(' ')
 }
 
+/// Whoever decides is a controller, and is held to the rules of one by standing in the list.
+fn unlisted(path: &str) -> Option<String> {
+    let folder = path.strip_suffix("/src/decide.rs")?;
+    let is_listed = ALL.iter().any(|it| it.folder() == folder);
+    (!is_listed).then(|| format!("{folder}: a controller that controllers::ALL does not list"))
+}
+
 /// Lines without blank ones, comments and the tests at the end; of a file of tests, all of its code.
 fn code_lines(text: &str) -> usize {
     let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
@@ -259,6 +267,14 @@ mod tests {
         {
             assert!(broken(&format!("crates/bmo-reboot/src/{path}"), text).is_empty(), "{path}");
         }
+    }
+
+    #[test]
+    fn a_controller_that_is_not_listed_is_refused() {
+        assert!(unlisted("crates/remediation/src/decide.rs").is_none());
+        assert!(unlisted("tests/sample/src/decide.rs").is_none());
+        assert!(unlisted("crates/new/src/write.rs").is_none());
+        assert!(unlisted("crates/new/src/decide.rs").is_some());
     }
 
     #[test]
