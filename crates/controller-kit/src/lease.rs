@@ -68,6 +68,32 @@ pub struct View {
     pub lacks: Option<(String, Duration)>,
 }
 
+/// Who says how the lease is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The watch, which may be behind our own writes.
+    Watch,
+    /// The API server's answer to a request of ours. After its database was restored versions are lower than before.
+    Answer,
+}
+
+impl View {
+    /// Takes notice of how the lease is.
+    pub fn saw(&mut self, record: Option<Record>, source: Source, now: Duration) {
+        self.fresh = true;
+        if let (Some(old), Some(new)) = (&self.record, &record) {
+            let is_older = match (old.version.parse::<u64>(), new.version.parse::<u64>()) {
+                (Ok(old), Ok(new)) => new < old,
+                _ => false,
+            };
+            if old.version == new.version || (is_older && source == Source::Watch) {
+                return;
+            }
+        }
+        (self.record, self.seen) = (record, now);
+    }
+}
+
 /// What to do about the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
@@ -154,6 +180,7 @@ pub async fn keep(kit: &Kit, timing: &LeaseConfig, release: impl Future<Output =
         start: Instant::now(),
         view: View::default(),
         failing: false,
+        superseded: false,
     };
     let master = kit.metrics.master.with_label_values(&[timing.name.as_str()]);
     let until = tokio::select! {
@@ -178,6 +205,8 @@ struct Keeper<'a> {
     start: Instant,
     view: View,
     failing: bool,
+    /// Somebody else wrote first, as the API server says, and this was not waited since.
+    superseded: bool,
 }
 
 impl Keeper<'_> {
@@ -193,7 +222,10 @@ impl Keeper<'_> {
             self.note_fitness(now);
             let until = match next(self.me, self.timing, &self.view, now) {
                 Next::Lost => return,
-                Next::WaitUntil(until) => until,
+                Next::WaitUntil(until) => {
+                    self.superseded = false;
+                    until
+                }
                 Next::GiveAway => {
                     tracing::warn!(
                         lease.name = self.timing.name,
@@ -220,8 +252,8 @@ impl Keeper<'_> {
                 () = tokio::time::sleep_until(until) => {}
                 _ = conditions.changed() => {}
                 event = changes.next() => match event {
-                    Some(Ok(watcher::Event::Apply(lease) | watcher::Event::InitApply(lease))) => self.saw(Some(&lease)),
-                    Some(Ok(watcher::Event::Delete(_))) => self.saw(None),
+                    Some(Ok(watcher::Event::Apply(lease) | watcher::Event::InitApply(lease))) => self.saw(Some(&lease), Source::Watch),
+                    Some(Ok(watcher::Event::Delete(_))) => self.saw(None, Source::Watch),
                     // The watch is a way to be quick; without it the clock does the work.
                     Some(_) => {}
                     None => tokio::time::sleep_until(until).await,
@@ -241,7 +273,7 @@ impl Keeper<'_> {
         let patience = self.timing.renew_deadline / 2;
         let problem = match tokio::time::timeout(patience, self.send(step, sent)).await {
             Ok(Ok(lease)) => {
-                self.saw(lease.as_ref());
+                self.saw(lease.as_ref(), Source::Answer);
                 if matches!(step, Next::Create | Next::Take | Next::Renew) {
                     if self.view.held_since.is_none() {
                         tracing::info!(lease.name = name, lease.holder = self.me, "Took the lease");
@@ -253,11 +285,13 @@ impl Keeper<'_> {
                 self.failing = false;
                 return true;
             }
-            // Somebody wrote first: look at what is there now.
+            // Somebody wrote first: look at what is there now. A proxy or a policy may say the same for ever, so not twice
+            // without a pause.
             Ok(Err(kube::Error::Api(status)))
-                if status.code == 409 || (status.code == 404 && step != Next::Create) =>
+                if !self.superseded
+                    && (status.code == 409 || (status.code == 404 && step != Next::Create)) =>
             {
-                self.view.fresh = false;
+                (self.superseded, self.view.fresh) = (true, false);
                 return true;
             }
             Ok(Err(error)) => api_error::explain(&error),
@@ -300,7 +334,7 @@ impl Keeper<'_> {
         sent.map(Some)
     }
 
-    fn saw(&mut self, lease: Option<&Lease>) {
+    fn saw(&mut self, lease: Option<&Lease>, source: Source) {
         let record = lease.map(|lease| {
             let spec = lease.spec.as_ref();
             let seconds = spec.and_then(|spec| spec.lease_duration_seconds).unwrap_or(0);
@@ -313,19 +347,7 @@ impl Keeper<'_> {
                 wanted_by: says(LEASE_WANTED_BY),
             }
         });
-        self.view.fresh = true;
-        if let (Some(old), Some(new)) = (&self.view.record, &record) {
-            // The watch may be behind our own writes.
-            let older = match (old.version.parse::<u64>(), new.version.parse::<u64>()) {
-                (Ok(old), Ok(new)) => new <= old,
-                _ => old.version == new.version,
-            };
-            if older {
-                return;
-            }
-        }
-        self.view.record = record;
-        self.view.seen = self.start.elapsed();
+        self.view.saw(record, source, self.start.elapsed());
     }
 
     fn version(&self) -> &str {

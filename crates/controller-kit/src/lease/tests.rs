@@ -105,6 +105,27 @@ fn a_holder_with_a_longer_lease_is_given_its_time() {
     assert_eq!(next("me", &timing(), &long, secs(130)), Next::WaitUntil(secs(160)));
 }
 
+/// Behind an API server whose database was restored nobody else would ever take the lease.
+#[test]
+fn a_version_that_went_back_is_believed_in_an_answer_and_not_in_the_watch() {
+    let record = |version: &str| {
+        Some(Record {
+            holder: "other".to_owned(),
+            version: version.to_owned(),
+            ..Record::default()
+        })
+    };
+    let mut view = View::default();
+    let mut saw = |version, source, now| {
+        view.saw(record(version), source, secs(now));
+        (view.record.clone().unwrap().version, view.seen)
+    };
+    assert_eq!(saw("1000", Source::Watch, 1), ("1000".to_owned(), secs(1)));
+    assert_eq!(saw("900", Source::Watch, 2), ("1000".to_owned(), secs(1)));
+    assert_eq!(saw("1000", Source::Answer, 3), ("1000".to_owned(), secs(1)));
+    assert_eq!(saw("900", Source::Answer, 4), ("900".to_owned(), secs(4)));
+}
+
 /// A process in the model: its clock runs at its own speed, from its own start.
 #[derive(Clone, Debug, Default)]
 struct Node {
@@ -134,11 +155,7 @@ impl Node {
     }
 
     fn see(&mut self, server: &Server, now: Duration) {
-        self.view.fresh = true;
-        if self.view.record != server.record {
-            self.view.record.clone_from(&server.record);
-            self.view.seen = now;
-        }
+        self.view.saw(server.record.clone(), Source::Answer, now);
     }
 
     /// The process ends and a new one with another name takes its place.
