@@ -423,6 +423,11 @@ pub(crate) fn wrong_retry(entry: &str, said: &str) -> String {
     )
 }
 
+/// What a customization says of another try that is not to be yet.
+pub(crate) fn early_retry(entry: &str, time: Timestamp) -> String {
+    format!("annotation {RETRY} of {entry} is {time}, which is still to come, so it is used then")
+}
+
 /// What a customization says that nobody has.
 pub(crate) const FREE: &str = "Free";
 

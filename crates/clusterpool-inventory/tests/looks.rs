@@ -238,10 +238,15 @@ fn what_was_noted_on_a_pool_when_it_was_taken_over_is_read() {
 }
 
 #[test]
-fn a_retry_annotation_that_is_no_time_is_told() {
-    for (said, told) in
-        [(json!("now"), true), (json!(""), true), (json!("2026-01-31T12:00:00Z"), false)]
-    {
+fn a_retry_annotation_that_is_no_time_or_still_to_come_is_told_and_waited_for() {
+    let now: Timestamp = "2026-01-31T12:00:00Z".parse().unwrap();
+    for (said, told, due) in [
+        (json!("now"), true, None),
+        (json!(""), true, None),
+        (json!("2026-01-31T12:00:00Z"), false, None),
+        // The clock of who wrote it is ahead.
+        (json!("2026-01-31T12:00:20Z"), true, Some(Duration::from_secs(20))),
+    ] {
         let mut caches = Caches::new();
         for name in ["e", "unlisted"] {
             let annotations = json!({ names::ferrite::RETRY: said });
@@ -252,7 +257,8 @@ fn a_retry_annotation_that_is_no_time_is_told() {
             let key = key_in("pools", name);
             caches.index.customizations.keep(&key, [(all_in("pools"), entry)]);
         }
-        let seen = caches.look(None);
+        let (seen, again) = caches.observe(&Materials::default(), &Efforts::default(), now);
+        assert_eq!(again, due, "{said}");
         let wrong = seen.pool.remarks.iter().filter(|it| it.contains(names::ferrite::RETRY));
         let wrong: Vec<&String> = wrong.collect();
         assert_eq!(wrong.len(), usize::from(told), "{wrong:?}");

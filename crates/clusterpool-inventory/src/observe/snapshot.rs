@@ -75,7 +75,8 @@ pub fn observe(known: &Known<'_>, learned: &mut Learned) -> (Observed, Option<Du
     let about = About { known, pool: &pool, spec, own: &own, template };
     let mut customizations = customizations(&about, &mut learned.trials);
     customizations.extend(broken_customizations(&about, &clusters));
-    pool.remarks.extend(retry_remarks(known, &pool));
+    let (remarks, retried) = retries(known, &pool);
+    pool.remarks.extend(remarks);
     let claims = index.claims.of(key).filter_map(|it| caches.claims.get(it));
     let seen = Observed {
         claims: claims.map(|it| claim(&it)).collect(),
@@ -92,7 +93,7 @@ pub fn observe(known: &Known<'_>, learned: &mut Learned) -> (Observed, Option<Du
         idle,
         not_begun,
     };
-    (seen, late.into_iter().chain([begins, vacant]).flatten().min())
+    (seen, late.into_iter().chain([begins, vacant, retried]).flatten().min())
 }
 
 /// Clusters that Hive has not begun to install for long, with what it says of each; those of them that are to be looked
@@ -170,12 +171,23 @@ fn customizations(about: &About<'_>, trials: &mut BTreeMap<String, Trial>) -> Ve
     .collect()
 }
 
-/// What the listed customizations say of another try and is no time, in words for the pool's condition.
-fn retry_remarks(known: &Known<'_>, pool: &Pool) -> Vec<String> {
+/// What the listed customizations say of another try and is no time of now, in words for the pool's condition; and when the
+/// first time has come that is still ahead: a person's clock may be some seconds before this one.
+fn retries(known: &Known<'_>, pool: &Pool) -> (Vec<String>, Option<Duration>) {
     let all = known.index.customizations.kept(&all_in(&known.key.namespace));
-    let wrong = all.filter_map(|it| Some((it.name_any(), retry(it)?.err()?)));
-    let listed = wrong.filter(|(name, _)| pool.listed.names().contains(name));
-    listed.map(|(name, said)| text::wrong_retry(&name, said)).collect()
+    let said = all.filter_map(|it| Some((it.name_any(), retry(it)?)));
+    let (mut remarks, mut due) = (Vec::new(), None);
+    for (name, said) in said.filter(|(name, _)| pool.listed.names().contains(name)) {
+        match said {
+            Ok(time) if time <= known.now => {}
+            Ok(time) => {
+                remarks.push(text::early_retry(&name, time));
+                due = due.into_iter().chain([until(known.now, time)]).min();
+            }
+            Err(said) => remarks.push(text::wrong_retry(&name, said)),
+        }
+    }
+    (remarks, due)
 }
 
 /// The listed customizations that cannot be read, by name.
