@@ -174,7 +174,10 @@ async fn waiting(
                 eprintln!("{line}");
             }
             if let Some(word) = wanted.reason.filter(|_| links.is_empty()) {
-                eprintln!("{}", text::no_reason(word, &reasons::near(word)));
+                let near = reasons::near(word);
+                if !near.is_empty() {
+                    eprintln!("{}", text::no_reason(word, &near));
+                }
             }
             page.waiting(&links, everywhere)
         }

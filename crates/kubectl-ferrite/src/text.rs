@@ -85,12 +85,7 @@ pub(crate) fn interrupted(kind: &str) -> String {
 }
 
 pub(crate) fn no_reason(word: &str, near: &[String]) -> String {
-    let near = if near.is_empty() {
-        String::new()
-    } else {
-        format!(" The nearest reasons: {}.", near.join(", "))
-    };
-    format!("Nothing waits for the reason {word}.{near}")
+    format!("No controller has a reason {word}. The nearest reasons: {}.", near.join(", "))
 }
 
 pub(crate) fn unanswered(why: &str) -> String {
