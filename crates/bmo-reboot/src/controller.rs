@@ -31,6 +31,7 @@ const PASS_DEADLINE: Duration = Duration::from_secs(120);
 const UNDECODABLE_RECHECK: Duration = Duration::from_secs(2);
 /// The condition of readiness.
 const IRONIC: &str = "ironic";
+const IRONIC_LISTS: &str = "ironic-lists";
 
 /// Works until the process is to end.
 pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result<(), String> {
@@ -185,9 +186,16 @@ impl Follow for Context {
 
     fn asked(&self, result: &ironic::Result<()>) {
         self.metrics.polled(result);
+        let readiness = &self.kit.readiness;
         match result {
-            Ok(()) => self.kit.readiness.ready(IRONIC),
-            Err(error) => self.kit.readiness.not_ready(IRONIC, &error.to_string()),
+            Ok(()) => [IRONIC, IRONIC_LISTS].into_iter().for_each(|it| readiness.ready(it)),
+            // Single nodes are served all the same. Another replica would get no list either: it does not lead instead, or the
+            // two would end each other for as long as that lasts.
+            Err(error) if self.nodes.silence().is_none() => {
+                readiness.ready(IRONIC);
+                readiness.not_ready(IRONIC_LISTS, &error.to_string());
+            }
+            Err(error) => readiness.not_ready(IRONIC, &error.to_string()),
         }
     }
 }

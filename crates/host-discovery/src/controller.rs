@@ -30,7 +30,7 @@ use crate::reason::{Pass, UNDECODABLE};
 use crate::report::{report, word};
 use crate::settings::Policy;
 use crate::sighting::Sighting;
-use crate::table::{self, IRONIC, MISSES, Table};
+use crate::table::{self, Failing, IRONIC, MISSES, Table};
 use crate::waits::{IRONIC_RETRY, IRONIC_RETRY_MAX, PASS_DEADLINE, REFUSED_RETRY, SHORTEST_WAIT};
 use crate::{adopt, discovery, making, observe, status, text, write};
 
@@ -204,7 +204,7 @@ async fn stand_by(rules: &Rules) -> Infallible {
             misses = if passes { misses + 1 } else { 0 };
             // One miss alone is told to nobody.
             if misses == 0 || misses >= MISSES {
-                table::told(context, &checked);
+                table::told(context, &checked.map_err(|error| (error, Failing::All)));
             }
             if rules.table.with(|table| table.is_none()) {
                 context.forget_most();
@@ -224,7 +224,8 @@ impl Controller for Rules {
     /// The others follow from what is decided about all.
     fn keys(&self) -> Vec<Key> {
         let hosts: Vec<_> = self.context.adoptions.with(|all| all.keys().cloned().collect());
-        std::iter::once(Key::All).chain(hosts.into_iter().map(Key::Driver)).collect()
+        let drivers = hosts.into_iter().map(Key::Driver);
+        std::iter::once(Key::All).chain(drivers).chain(self.context.handed_over()).collect()
     }
 
     fn class(&self, key: &Key) -> Class {
@@ -343,10 +344,14 @@ impl Controller for Rules {
             (Key::Mark(it), _, Write::Mark) => match write::mark(&self.context, it).await {
                 Ok(()) => {
                     memory.turn = None;
+                    self.context.needs_no_mark(it);
                     self.context.tell(News::Marked(it.node));
                     Ok(Outcome::default())
                 }
                 Err(error) => {
+                    if error.class() == ironic::Class::NotFound {
+                        self.context.needs_no_mark(it);
+                    }
                     let text = text::mark_refused(it.node, &error.to_string());
                     Ok(not_taken(&self.context, memory, &error, (Pass::MarkRefused, &text)))
                 }

@@ -224,7 +224,9 @@ pub fn newly_failed<'a>(
     after: &'a BareMetalHostDiscoveryStatus,
 ) -> impl Iterator<Item = &'a ListedHost> {
     let [was, is] = [before, after].map(|it| it.counts.clone().unwrap_or_default());
-    let (failed, held) = (is.failed - was.failed, is.conflicting - was.conflicting);
+    // Anybody may have written the status of before.
+    let failed = is.failed.saturating_sub(was.failed);
+    let held = is.conflicting.saturating_sub(was.conflicting);
     let failures = newly_counted(&before.failures, &after.failures, failed);
     failures.chain(newly_counted(&before.conflicts, &after.conflicts, held))
 }

@@ -19,10 +19,11 @@ use crate::nodes::{Look, Nodes};
 use crate::observe::{self, Places};
 use crate::refusals::{Cause, Refusals};
 use crate::resource::Resource;
-use crate::waits::{FIRST_RETRY, IRONIC_RETRY, SHORTEST_WAIT};
+use crate::waits::{FIRST_RETRY, HANGS_AFTER, IRONIC_RETRY, SHORTEST_WAIT};
 
-/// The condition of readiness.
+/// The conditions of readiness: that Ironic answers, and that it lists its nodes.
 pub const IRONIC: &str = "ironic";
+const IRONIC_LISTS: &str = "ironic-lists";
 /// So many failures in a row are silence; one alone is told to nobody, and asked again soon.
 pub const MISSES: u32 = 3;
 /// Machines that are read at a time, those that hang among them.
@@ -169,14 +170,15 @@ impl Table {
                 }
                 News::Marked(node) => self.nodes.marked(node),
                 News::Read(node, look, at) => {
-                    if !matches!(look, Look::Failed(..)) {
-                        self.heard(context, Ok(()));
+                    // The next poll tells soon whether that is so of all, before each machine is blamed for it.
+                    if matches!(look, Look::Failed(Class::Unauthorized, _)) {
+                        self.next_poll = self.next_poll.min(Instant::now() + FIRST_RETRY);
                     }
                     self.nodes.read(node, look, at);
                 }
                 // Many machines may tell of one silence.
                 News::Silence(_) if self.misses > 0 => {}
-                News::Silence(error) => self.heard(context, Err(error)),
+                News::Silence(error) => self.failed(context, error, Failing::All),
                 News::Looked(looked) => self.looked(context, looked),
                 News::Made(node, made) => self.made(node, made),
                 News::Watched(at) => self.watched = Some(at),
@@ -217,7 +219,8 @@ impl Table {
                     self.next_full = now + spread(context.policy.full_sync_interval, unit);
                 }
                 self.next_poll = now + context.policy.poll_interval;
-                self.heard(context, Ok(()));
+                (self.reach, self.misses) = (Reach::Answers, 0);
+                told(context, &Ok(()));
             }
             // The node after which the list was to go on is gone: so may be others.
             Err(error) if error.class() == Class::MarkerGone => {
@@ -225,18 +228,18 @@ impl Table {
                 self.next_full = now;
                 self.next_poll = now + SHORTEST_WAIT;
             }
-            Err(error) => self.heard(context, Err(error)),
+            Err(error) => {
+                let checked = observe::within(HANGS_AFTER, "Ironic", context.ironic.check()).await;
+                let failing = if checked.is_ok() { Failing::Lists } else { Failing::All };
+                self.failed(context, error, failing);
+            }
         }
     }
 
-    /// Takes notice of whether Ironic answered.
-    fn heard(&mut self, context: &Context, result: Result<(), ironic::Error>) {
+    /// Takes notice that Ironic did not answer. That it answers, only a list tells: while lists fail, other answers say nothing
+    /// of new machines.
+    fn failed(&mut self, context: &Context, error: ironic::Error, failing: Failing) {
         let unit = backoff::random_unit();
-        let Err(error) = result else {
-            told(context, &Ok(()));
-            (self.reach, self.misses) = (Reach::Answers, 0);
-            return;
-        };
         let (interval, now) = (context.policy.poll_interval, Instant::now());
         let (was, class) = (self.answers(), error.class());
         self.misses += 1;
@@ -252,19 +255,16 @@ impl Table {
             tracing::warn!(error = %error, "Ironic does not answer");
         }
         self.reach.silent(class, error.to_string(), now);
-        told(context, &Err(error));
+        told(context, &Err((error, failing)));
     }
 
-    /// Takes notice of machines that were looked at once more: an Ironic that answers some of it is not silent.
+    /// Takes notice of machines that were looked at once more.
     fn looked(&mut self, context: &Context, looked: Looked) {
         for (at, page) in &looked.shown {
             observe::note(context, &mut self.nodes, page, *at);
         }
-        if looked.answered {
-            self.heard(context, Ok(()));
-        }
         if let Some(error) = looked.silence {
-            self.heard(context, Err(error));
+            self.failed(context, error, Failing::All);
         }
     }
 
@@ -351,14 +351,29 @@ impl Table {
     }
 }
 
+/// What Ironic does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failing {
+    /// Anything.
+    All,
+    /// Lists of nodes alone. Another replica would get none either: it does not lead instead, or the two would end each other
+    /// for as long as that lasts.
+    Lists,
+}
+
 /// Shows whether Ironic answers.
-pub fn told(context: &Context, result: &Result<(), ironic::Error>) {
+pub fn told(context: &Context, result: &Result<(), (ironic::Error, Failing)>) {
+    let readiness = &context.kit.readiness;
     context.metrics.ironic_reachable.set(result.is_ok().into());
     match result {
-        Ok(()) => context.kit.readiness.ready(IRONIC),
-        Err(error) => {
+        Ok(()) => [IRONIC, IRONIC_LISTS].into_iter().for_each(|it| readiness.ready(it)),
+        Err((error, failing)) => {
             context.metrics.ironic_failed(error);
-            context.kit.readiness.not_ready(IRONIC, &error.to_string());
+            let lacking = if *failing == Failing::Lists { IRONIC_LISTS } else { IRONIC };
+            if lacking == IRONIC_LISTS {
+                readiness.ready(IRONIC);
+            }
+            readiness.not_ready(lacking, &error.to_string());
         }
     }
 }

@@ -234,6 +234,10 @@ fn who_failed_long_ago_and_gets_a_place_in_a_list_that_was_full_is_no_news() {
     // So many at once that none of the others is listed any more.
     machines.extend((120..230).map(|number| failed(number, Reading::None)));
     assert_eq!(newly_failed(&before, &told(&machines, &before)).count(), 100);
+    // Whatever somebody wrote into the status meanwhile.
+    let mut odd = before;
+    odd.counts.as_mut().unwrap().failed = i32::MIN;
+    assert_eq!(newly_failed(&odd, &told(&machines, &odd)).count(), 100);
 }
 
 #[test]

@@ -57,6 +57,10 @@ fn login(root: &Path, password: &str) {
 
 /// The program as one of several replicas, on a lease that soon runs out.
 async fn replica(site: &Site, ironic: &Proxy, name: &str, dir: &RunDir) -> Service {
+    Service::start(name, replica_of(site, ironic).await, dir.path()).unwrap()
+}
+
+async fn replica_of(site: &Site, ironic: &Proxy) -> Command {
     let kubeconfig = crate::in_process::kubeconfig(site.plane, &site.user).await;
     let mut command = Command::new(program("bmo-reboot"));
     command
@@ -66,7 +70,7 @@ async fn replica(site: &Site, ironic: &Proxy, name: &str, dir: &RunDir) -> Servi
         .env("FERRITE_NAMESPACES", &site.namespace)
         .env("FERRITE_LEASE_NAMESPACE", site.user.split(':').nth(2).unwrap())
         .env("FERRITE_LISTEN", format!("127.0.0.1:{}", free_port()));
-    Service::start(name, command, dir.path()).unwrap()
+    command
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -187,6 +191,31 @@ async fn a_leader_without_a_way_to_ironic_leads_until_a_replica_has_one() {
     let ended = tokio::task::spawn_blocking(move || (first.wait(PATIENCE), first.log_tail()));
     let (code, log) = ended.await.unwrap();
     assert_eq!(code, Some(0), "{log}");
+}
+
+/// Another replica would get no list either, and the two would end each other for as long as that lasts.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ironic_whose_lists_fail_serves_requests_and_takes_nobody_the_lead() {
+    let site = Site::new("listless").await;
+    let ironic = ironic::shared().await;
+    let node = ironic.enroll_fake("listless").await.unwrap();
+    switch(ironic, &node, "power on").await;
+    let proxy = Proxy::start(ironic).await.unwrap();
+    let gone = Fault::Page(reqwest::StatusCode::GATEWAY_TIMEOUT);
+    proxy.fault(gone, usize::MAX, |_, path| path.starts_with("/v1/nodes?"));
+    let dir = RunDir::new("listless").unwrap();
+    let listen = format!("127.0.0.1:{}", free_port());
+    let mut command = replica_of(&site, &proxy).await;
+    command.env("FERRITE_LISTEN", &listen);
+    let _service = Service::start("listless", command, dir.path()).unwrap();
+    let readyz = format!("http://{listen}/readyz?verbose");
+    says(&readyz, "[-]ironic-lists failed").await;
+    // Without this another one would lead.
+    says(&readyz, "[+]ironic ok").await;
+    site.host("h", &node, json!({ "metadata": { "annotations": { PLAIN: HARD } } })).await;
+    site.cycled("h").await;
+    proxy.heal();
+    says(&readyz, "[+]ironic-lists ok").await;
 }
 
 const HOSTS: usize = 100;

@@ -1,11 +1,16 @@
 //! Ironic that is away, comes back, forgets, refuses us or says what nobody can use.
 
+use std::time::Duration;
+
 use bench::faults::Plan;
 use bench::ironic::{Options, Release};
 use bench::proxy::{Fault, Proxy};
 use serde_json::{Value, json};
 
 use super::{Site, condition, quick, run_with};
+
+/// Machines of which one answers each 300 ms.
+const MANY: u32 = 30;
 
 fn reachable(seen: &Value) -> (String, String, String) {
     condition(seen, "IronicReachable")
@@ -29,6 +34,28 @@ async fn an_ironic_that_goes_away_and_comes_back_shows_in_the_condition_and_lose
     site.boot(&site.agent(2)).await;
     site.wait_names(&["m1", "m2"]).await;
     site.wait("racks", "well", |it| condition(it, "Ready").0 == "True").await;
+}
+
+/// What Ironic still says of machines that it showed before says nothing of new ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ironic_whose_lists_fail_is_told_though_it_answers_about_machines() {
+    let site = Site::new("listless").await;
+    site.discovery("racks", json!({})).await;
+    let proxy = Proxy::start(&site.ironic).await.unwrap();
+    for number in 1..=MANY {
+        let inventory = format!("{}/inventory", site.boot(&site.agent(number)).await);
+        let delay = Fault::Delay(Duration::from_millis(300) * number);
+        proxy.fault(delay, 1, move |_, path| path.contains(&inventory));
+    }
+    let _running = site.start_disturbed(&proxy.endpoint, quick(), Plan::none("host-discovery"));
+    site.wait("racks", "reading", |it| reachable(it).0 == "True").await;
+    let gone = Fault::Page(reqwest::StatusCode::GATEWAY_TIMEOUT);
+    proxy.fault(gone, usize::MAX, |_, path| path.starts_with("/v1/nodes?"));
+    let seen = site.wait("racks", "without lists", |it| reachable(it).0 == "False").await;
+    let made = site.names().await.len();
+    assert!(made < MANY as usize / 2, "{made} hosts before it was told: {seen:#}");
+    proxy.heal();
+    site.wait("racks", "well", |it| it["status"]["counts"]["known"] == MANY).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -73,7 +100,7 @@ async fn machines_that_say_too_little_or_too_much_are_reported_and_others_are_se
     let site = Site::new("ghosts").await;
     site.discovery("racks", json!({})).await;
     let mut policy = quick();
-    policy.give_up = std::time::Duration::from_secs(3);
+    policy.give_up = Duration::from_secs(3);
     // Far more than that one posted: something in between says it.
     let huge = site.boot(&site.agent(4)).await;
     let proxy = Proxy::start(&site.ironic).await.unwrap();
