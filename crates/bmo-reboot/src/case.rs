@@ -369,7 +369,11 @@ impl<'a> Case<'a> {
                 return !(*lasting && self.host.deleting && !self.in_cycle());
             }
             // Without a node nothing can be ended.
-            NodeSeen::Missing | NodeSeen::NotAsked => return false,
+            NodeSeen::Missing => return false,
+            // What waits for a free attempt was accepted, and its record would have it carried out much later.
+            NodeSeen::NotAsked => {
+                return self.host.credentials && !self.host.deleting && self.in_cycle();
+            }
         };
         let calling =
             [Reason::SoftPowerOff, Reason::HardPowerOff, Reason::PoweringOn, Reason::Restarting];

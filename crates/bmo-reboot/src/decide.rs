@@ -226,9 +226,10 @@ fn shared_node(case: &Case<'_>) -> Option<Decision> {
 fn ironic_silent(case: &Case<'_>) -> Option<Decision> {
     let (lasting, problem) = match &case.seen.node {
         NodeSeen::Seen(_) => return None,
+        // It waits for a free attempt.
         NodeSeen::NotAsked => {
             let next = Next::After(NODE_BUSY_RETRY);
-            return Some(Decision { next, ..Decision::rest(Reason::AtRest) });
+            return Some(Decision { next, ..Decision::rest(Reason::RequestAccepted) });
         }
         NodeSeen::Missing => {
             let message = text::node_not_found(&case.host.node);

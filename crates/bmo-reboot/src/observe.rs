@@ -87,6 +87,9 @@ pub async fn observe(
     } else if cached.waits_for_room() && !soft_free {
         // Thousands of looks at hosts that can only wait would take Ironic's time from those that need it.
         (cached, Some(Found::nothing(NodeSeen::NotAsked)))
+    } else if let Some(silent) = silent(context).filter(|_| needed) {
+        // Nor does the API server tell anything of thousands that only wait for Ironic.
+        (cached, Some(silent))
     } else {
         // Both at once: somebody waits.
         let reads =
@@ -280,8 +283,8 @@ async fn node(context: &Context, host: &Host, id: &str) -> Found {
         // There is none with another, so nobody has to be asked.
         return Found::nothing(NodeSeen::Missing);
     }
-    if let Some(problem) = nodes.silence() {
-        return Found::nothing(NodeSeen::Unanswered { lasting: true, problem });
+    if let Some(silent) = silent(context) {
+        return silent;
     }
     let urgency = if host.is_urgent(&context.policy) { Urgency::Urgent } else { Urgency::Normal };
     let full = host.disable_power_off.then_some(Detail::Full);
@@ -298,6 +301,12 @@ async fn node(context: &Context, host: &Host, id: &str) -> Found {
             Found::nothing(NodeSeen::Unanswered { lasting, problem })
         }
     }
+}
+
+/// What is known of any node while Ironic answers nobody.
+fn silent(context: &Context) -> Option<Found> {
+    let problem = context.nodes.silence()?;
+    Some(Found::nothing(NodeSeen::Unanswered { lasting: true, problem }))
 }
 
 fn of_reading(Reading { node, began }: Reading) -> Found {

@@ -291,7 +291,9 @@ impl Nodes {
                 let (mut shared, now) = (self.lock(), Instant::now());
                 let due = shared.rested().is_none_or(|rested| rested <= now);
                 let open = shared.wants.get(id).is_some_and(|want| want.is_open(now));
-                open && (shared.listing || due) && shared.is_crowd(now)
+                // No list comes from an Ironic that answers nobody.
+                let answers = shared.silence.is_none();
+                open && answers && (shared.listing || due) && shared.is_crowd(now)
             };
             let left = PATIENCE.saturating_sub(began.elapsed());
             if !soon || tokio::time::timeout(left, news).await.is_err() {

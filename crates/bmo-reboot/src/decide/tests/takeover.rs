@@ -224,6 +224,18 @@ fn a_host_without_credentials_is_not_kept_from_the_operator() {
     assert!(is_given_back(&decided_by(&policy(), &host, &NodeSeen::NotAsked)));
 }
 
+/// The operator would serve the request, and the record would have it served once more when the host is ours again.
+#[test]
+fn a_host_that_waits_for_a_free_soft_attempt_is_given_back_when_that_is_over() {
+    let waiting = taken(cycling(&[(PLAIN, "")], Reason::RequestAccepted, false, 9));
+    let left = Host { selected: false, ..waiting.clone() };
+    let seen = Observed { soft_free: false, ..observed(&left, &NodeSeen::NotAsked) };
+    let done: Decided = decide(&seen, &policy(), now()).into();
+    assert!(!is_given_back(&done), "{done:?}");
+    let gone = Host { selected: false, deleting: true, ..waiting };
+    assert!(is_given_back(&decided_by(&policy(), &gone, &NodeSeen::NotAsked)));
+}
+
 #[test]
 fn a_host_that_stays_off_in_an_open_cycle_can_be_deprovisioned() {
     let mut host = taken(cycling(&[], Reason::Offline, false, 9));

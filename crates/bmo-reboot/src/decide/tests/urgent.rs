@@ -73,4 +73,7 @@ fn only_a_soft_request_that_has_not_begun_waits_for_room() {
     let mut waiting = Host { pending: done.status.pending, ..with(soft) };
     write(&mut waiting, &done.status);
     assert!(waiting.waits_for_room() && matches!(done.next, Next::After(wait) if wait != PACE));
+    // And is counted as one that waits.
+    let later = Observed { soft_free: false, ..observed(&waiting, &NodeSeen::NotAsked) };
+    assert_eq!(decide(&later, &Policy::default(), now()).reason, Reason::RequestAccepted);
 }
