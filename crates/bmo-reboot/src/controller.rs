@@ -16,7 +16,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::runtime::watcher;
 
-use crate::context::{Context, SOFT};
+use crate::context::{Context, SoftAttempts};
 use crate::decide::{decide, needs_look};
 use crate::metrics::Metrics;
 use crate::model::{Decision, Host, Memory, Node, NodeSeen, Observed, Write};
@@ -45,7 +45,7 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
         metrics,
         lookout: Lookout::default(),
         links: Links::default(),
-        softly: Links::default(),
+        softly: SoftAttempts::default(),
         hosts: watched.store,
         policy,
         kit: kit.clone(),
@@ -80,7 +80,7 @@ fn changed(context: &Context, host: &CachedHost) {
         context.lookout.enqueue(other, Class::Normal);
     }
     let softly = is_there && seen.progress().is_some_and(|it| it.reason == Reason::SoftPowerOff);
-    context.softly.update(&key, softly.then_some(SOFT));
+    context.softly.note(&key, softly);
     if !is_there {
         context.lookout.gone(key);
         return;

@@ -15,7 +15,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::case::second_after;
-use crate::context::{Context, SOFT};
+use crate::context::Context;
 use crate::model::{Answer, Call, Change, Host, Memory, Node, Observed, OffTaken, Write};
 use crate::observe::compare;
 use crate::reason::Reason;
@@ -194,15 +194,18 @@ async fn ask(
     (host, now): (&Host, &Host),
     call: Call,
 ) -> Result<Answer, Error> {
-    if call.is_soft() && !context.softly.enter(&host.key, SOFT, context.policy.soft_attempts) {
-        return Ok(Answer::NoRoom);
+    if call.is_soft() {
+        if !context.soft_free(&host.key) {
+            return Ok(Answer::NoRoom);
+        }
+        context.softly.note(&host.key, true);
     }
     let answer = send(context, api, (host, now), call).await.map(|sent| match sent {
         Ok(()) => Answer::Accepted,
         Err(error) => meaning(&error),
     });
     if call.is_soft() && !matches!(answer, Ok(Answer::Accepted | Answer::Unknown)) {
-        context.softly.update(&host.key, None);
+        context.softly.note(&host.key, false);
     }
     if matches!(answer, Ok(Answer::Unreachable(_) | Answer::Unknown)) {
         context.nodes.unanswered();
