@@ -82,12 +82,6 @@ impl<K: Clone + Ord + Hash> Inner<K> {
         self.keys.range(begin..).take_while(move |(it, _)| *it == thing).map(|(_, key)| key)
     }
 
-    fn has_room(&self, key: &K, thing: &str, most: usize) -> bool {
-        let Some(name) = ThingName::of(thing) else { return false };
-        self.things.get(key).is_some_and(|known| known.has(name))
-            || self.under(name).take(most).count() < most
-    }
-
     /// Enters a key under all names of its thing, and under no other. Gives the keys whose neighbours changed by that.
     fn place(&mut self, key: &Arc<K>, now: Known) -> Vec<K> {
         let before = self.things.insert(key.clone(), now);
@@ -165,23 +159,6 @@ impl<K: Clone + Ord + Hash> Links<K> {
         let keys = inner.things.iter().filter(|(_, known)| gone(**known));
         keys.map(|(key, _)| K::clone(key)).collect()
     }
-
-    /// Whether a key has this thing, or may have it where so many keys may.
-    pub fn has_room(&self, key: &K, thing: &str, most: usize) -> bool {
-        self.0.lock().has_room(key, thing, most)
-    }
-
-    /// Gives a key this thing, where so many keys may have it. Says whether it has it now.
-    pub fn enter(&self, key: &K, thing: &str, most: usize) -> bool {
-        let mut inner = self.0.lock();
-        let Some(named) = ThingName::of(thing) else { return false };
-        let room = inner.has_room(key, thing, most);
-        if room {
-            let key = inner.key(key);
-            inner.place(&key, Known::called(named));
-        }
-        room
-    }
 }
 
 #[cfg(test)]
@@ -241,19 +218,6 @@ mod tests {
             links.learn(&name("gone"), "u", &ironics).is_empty(),
             "who is not there learns nothing"
         );
-    }
-
-    #[test]
-    fn a_thing_that_few_may_have_is_given_to_no_more() {
-        let links = Links::default();
-        let [a, b, c] = ["a", "b", "c"].map(name);
-        assert!(
-            links.enter(&a, "soft", 2) && links.enter(&b, "soft", 2) && links.enter(&a, "soft", 2)
-        );
-        assert!(!links.enter(&c, "soft", 2) && !links.has_room(&c, "soft", 2));
-        assert!(links.has_room(&a, "soft", 2) && links.has_room(&c, "soft", 3));
-        links.update(&b, None);
-        assert!(links.enter(&c, "soft", 2) && !links.has_room(&b, "soft", 2));
     }
 
     #[test]
