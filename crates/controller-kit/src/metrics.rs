@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 use kube::client::Body;
 use prometheus::core::{Collector, Desc};
 use prometheus::process_collector::ProcessCollector;
+use prometheus::proto::MetricFamily;
 use prometheus::{
     Encoder as _, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
     Registry, TextEncoder,
@@ -134,6 +135,25 @@ pub fn register<C: Collector + Clone + 'static>(
 ) -> Result<C, prometheus::Error> {
     registry.register(Box::new(metric.clone()))?;
     Ok(metric)
+}
+
+/// Gauges that are set when somebody asks, so that what is gone vanishes from them.
+pub struct SetWhenAsked<C, F> {
+    /// The gauges.
+    pub gauges: Vec<C>,
+    /// Sets them.
+    pub set: F,
+}
+
+impl<C: Collector, F: Fn(&[C]) + Send + Sync> Collector for SetWhenAsked<C, F> {
+    fn desc(&self) -> Vec<&Desc> {
+        self.gauges.iter().flat_map(Collector::desc).collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        (self.set)(&self.gauges);
+        self.gauges.iter().flat_map(Collector::collect).collect()
+    }
 }
 
 /// Counts a reconcile as under way until it is dropped, however it ends.

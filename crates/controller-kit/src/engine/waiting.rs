@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use prometheus::core::{Collector, Desc};
-use prometheus::proto::MetricFamily;
 use prometheus::{GaugeVec, Opts, Registry};
 
 use super::error;
 use super::reasons::{About, Kind, Reason};
+use crate::metrics::SetWhenAsked;
 use crate::shared::Shared;
 
 /// Passes that fail longer than this wait for a person: what passes by itself has passed by then.
@@ -78,13 +77,6 @@ impl<K: Ord> Waiting<K> {
     }
 }
 
-/// The gauges of a controller by reason, filled when they are asked for.
-struct Gauges<K> {
-    waiting: Waiting<K>,
-    words: Vec<&'static str>,
-    series: Vec<GaugeVec>,
-}
-
 impl<K: Clone + Ord + Send + Sync + 'static> Waiting<K> {
     /// Registers `ferrite_<controller>_waiting`, `.._waiting_oldest_seconds` and `.._waiting_overdue`, each by reason.
     pub(super) fn register<R: Reason>(
@@ -100,29 +92,20 @@ impl<K: Clone + Ord + Send + Sync + 'static> Waiting<K> {
         ];
         let gauge =
             |(name, help)| GaugeVec::new(Opts::new(format!("{prefix}{name}"), help), &["reason"]);
+        let gauges = gauges.into_iter().map(gauge).collect::<Result<Vec<_>, _>>()?;
         let waits = R::ALL.iter().map(|it| it.about()).filter(|it| it.kind != Kind::Rests);
-        registry.register(Box::new(Gauges {
-            waiting: self.clone(),
-            words: waits.map(|it| it.word).chain(error::WORDS).collect(),
-            series: gauges.into_iter().map(gauge).collect::<Result<_, _>>()?,
-        }))
-    }
-}
-
-impl<K: Ord + Send + Sync> Collector for Gauges<K> {
-    fn desc(&self) -> Vec<&Desc> {
-        self.series.iter().flat_map(Collector::desc).collect()
-    }
-
-    fn collect(&self) -> Vec<MetricFamily> {
-        let counts = self.waiting.count(Instant::now());
-        for word in &self.words {
-            let counts = counts.get(word).copied().unwrap_or_default();
-            for (gauge, count) in self.series.iter().zip(<[f64; 3]>::from(counts)) {
-                gauge.with_label_values(&[word]).set(count);
+        let words: Vec<&str> = waits.map(|it| it.word).chain(error::WORDS).collect();
+        let waiting = self.clone();
+        let set = move |gauges: &[GaugeVec]| {
+            let counts = waiting.count(Instant::now());
+            for word in &words {
+                let counts = counts.get(word).copied().unwrap_or_default();
+                for (gauge, count) in gauges.iter().zip(<[f64; 3]>::from(counts)) {
+                    gauge.with_label_values(&[word]).set(count);
+                }
             }
-        }
-        self.series.iter().flat_map(Collector::collect).collect()
+        };
+        registry.register(Box::new(SetWhenAsked { gauges, set }))
     }
 }
 
