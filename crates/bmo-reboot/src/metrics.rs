@@ -4,12 +4,10 @@ use api_types::metal3::{BareMetalHostStatus, CachedHost, ErrorType};
 use api_types::time::until;
 use controller_kit::engine::Reason as _;
 use controller_kit::engine::reasons::Kind;
-use controller_kit::metrics::register;
+use controller_kit::metrics::{SetWhenAsked, register};
 use ironic::Power;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::Store;
-use prometheus::core::{Collector, Desc};
-use prometheus::proto::MetricFamily;
 use prometheus::{
     Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry, Result,
 };
@@ -94,7 +92,12 @@ impl Metrics {
         for class in ironic::Class::ALL {
             metrics.ironic_errors.with_label_values(&[class.as_str()]);
         }
-        registry.register(Box::new(Shown::new(hosts)?))?;
+        let gauges = SHOWN.into_iter().map(|(name, help)| Gauge::new(name, help));
+        let gauges = gauges.collect::<Result<Vec<_>>>()?;
+        let set = move |gauges: &[Gauge]| {
+            gauges.iter().zip(shown(&hosts)).for_each(|(gauge, value)| gauge.set(value));
+        };
+        registry.register(Box::new(SetWhenAsked { gauges, set }))?;
         Ok(metrics)
     }
 
@@ -152,7 +155,7 @@ impl Metrics {
     }
 }
 
-/// What hosts of ours show, in the order in which [`Shown`] counts it.
+/// What hosts of ours show, in the order in which [`shown`] counts it.
 const SHOWN: [(&str, &str); 6] = [
     ("ferrite_bmo_reboot_hosts_held", "Hosts that keyed requests hold off"),
     ("ferrite_bmo_reboot_oldest_hold_seconds", "Age of the oldest hold, 0 without any"),
@@ -174,19 +177,6 @@ const SHOWN: [(&str, &str); 6] = [
     ),
 ];
 
-/// Counts that when somebody asks, so that deleted hosts vanish.
-struct Shown {
-    hosts: Store<CachedHost>,
-    gauges: Vec<Gauge>,
-}
-
-impl Shown {
-    fn new(hosts: Store<CachedHost>) -> Result<Self> {
-        let gauges = SHOWN.into_iter().map(|(name, help)| Gauge::new(name, help));
-        Ok(Self { hosts, gauges: gauges.collect::<Result<_>>()? })
-    }
-}
-
 /// Whether Ironic could not change the power of a host, and no try has succeeded since. While the next one is under way the
 /// record tells of that; the failure stands beside it, unless there is one of somebody else.
 fn is_failing(status: &BareMetalHostStatus, progress: &RebootProgress) -> bool {
@@ -206,43 +196,33 @@ fn pending_since(status: &BareMetalHostStatus, record: &Record) -> Option<Timest
     pending.filter(|pending| status.powered_on && last.is_none_or(|last| last < *pending))
 }
 
-impl Collector for Shown {
-    fn desc(&self) -> Vec<&Desc> {
-        self.gauges.iter().flat_map(Collector::desc).collect()
-    }
-
-    fn collect(&self) -> Vec<MetricFamily> {
-        let (mut held, mut unserved, mut disputed, mut failing) = (0, 0, 0, 0);
-        let (mut oldest_hold, mut oldest_pending) = (0.0_f64, 0.0_f64);
-        let now = Timestamp::now();
-        for host in self.hosts.state() {
-            let Some(status) = &host.status else { continue };
-            let Some(managed) = Managed::of(&status.conditions) else { continue };
-            unserved += u32::from(is_unserved(&host, &managed));
-            disputed += u32::from(managed.reason == Reason::TwoWriters);
-            // What was so when a host ceased to be ours is history.
-            if !managed.managed {
-                continue;
-            }
-            let record = Record::of(&status.conditions).known().cloned().unwrap_or_default();
-            if let Some(since) = pending_since(status, &record) {
-                oldest_pending = oldest_pending.max(until(since, now).as_secs_f64());
-            }
-            let Some(progress) = record.progress else { continue };
-            if let Some(since) = progress.held_since() {
-                held += 1;
-                oldest_hold = oldest_hold.max(until(since, now).as_secs_f64());
-            }
-            failing += u32::from(is_failing(status, &progress));
+/// Counts what the hosts of this store show.
+fn shown(hosts: &Store<CachedHost>) -> [f64; SHOWN.len()] {
+    let (mut held, mut unserved, mut disputed, mut failing) = (0, 0, 0, 0);
+    let (mut oldest_hold, mut oldest_pending) = (0.0_f64, 0.0_f64);
+    let now = Timestamp::now();
+    for host in hosts.state() {
+        let Some(status) = &host.status else { continue };
+        let Some(managed) = Managed::of(&status.conditions) else { continue };
+        unserved += u32::from(is_unserved(&host, &managed));
+        disputed += u32::from(managed.reason == Reason::TwoWriters);
+        // What was so when a host ceased to be ours is history.
+        if !managed.managed {
+            continue;
         }
-        let [held, unserved, disputed, failing] =
-            [held, unserved, disputed, failing].map(f64::from);
-        let counted = [held, oldest_hold, oldest_pending, unserved, disputed, failing];
-        for (gauge, value) in self.gauges.iter().zip(counted) {
-            gauge.set(value);
+        let record = Record::of(&status.conditions).known().cloned().unwrap_or_default();
+        if let Some(since) = pending_since(status, &record) {
+            oldest_pending = oldest_pending.max(until(since, now).as_secs_f64());
         }
-        self.gauges.iter().flat_map(Collector::collect).collect()
+        let Some(progress) = record.progress else { continue };
+        if let Some(since) = progress.held_since() {
+            held += 1;
+            oldest_hold = oldest_hold.max(until(since, now).as_secs_f64());
+        }
+        failing += u32::from(is_failing(status, &progress));
     }
+    let [held, unserved, disputed, failing] = [held, unserved, disputed, failing].map(f64::from);
+    [held, oldest_hold, oldest_pending, unserved, disputed, failing]
 }
 
 #[cfg(test)]
