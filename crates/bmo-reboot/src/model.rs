@@ -94,16 +94,11 @@ impl Change {
         };
         let stamps = if self.clear_stamps { (None, None) } else { (host.pending, host.last) };
         let stamps = (self.pending.or(stamps.0), self.last.or(stamps.1));
-        let stamped = self.clear_stamps || self.pending.is_some() || self.last.is_some();
-        let touched = stamped
-            || self.progress.is_some()
-            || self.was_provisioned.is_some()
-            || self.answered.is_some();
         let was_provisioned = self.was_provisioned.unwrap_or(known.was_provisioned);
         let progress = self.progress.clone().or_else(|| known.progress.clone());
         let answered = self.answered.unwrap_or(known.answered);
         let record = Record { answered, ..Record::new(stamps, was_provisioned, progress) };
-        (touched && record != known).then_some(record)
+        (record != known).then_some(record)
     }
 
     /// All conditions of the host after this change.
@@ -505,25 +500,18 @@ impl Host {
     /// Whether a reboot was accepted and the host was not switched on since. Stamps are compared with each other only:
     /// clocks differ.
     pub fn in_cycle(&self) -> bool {
-        match (self.pending, self.last) {
-            (None, _) => false,
-            (Some(_), None) => true,
-            (Some(pending), Some(last)) => pending > last,
-        }
+        // `None` is earlier than any stamp.
+        self.pending > self.last
     }
 
     /// Whether its power is to be cut at once, and no pass has begun with that, nor seen it off. A soft attempt that is
     /// under way is no beginning.
     pub fn is_urgent(&self, policy: &Policy) -> bool {
-        let record = self.record();
-        if matches!(record, Kept::Unreadable(_)) {
-            return false;
-        }
-        let progress = record.known().and_then(|record| record.progress.as_ref());
+        let progress = self.progress();
         let answered =
-            |request: &Request| progress.is_some_and(|progress| progress.has_served(&request.key));
+            |request: &Request| progress.as_ref().is_some_and(|it| it.has_served(&request.key));
         let hard = self.requests.iter().any(|it| it.is_hard() && !answered(it));
-        let begun = progress.is_some_and(|progress| {
+        let begun = progress.as_ref().is_some_and(|progress| {
             let cut = self.in_cycle() && progress.hard && progress.reason.is_phase();
             let off = matches!(progress.reason, Reason::Offline | Reason::PoweredOff);
             cut || (!self.powered_on && (off || progress.held_since().is_some()))
@@ -546,13 +534,10 @@ impl Host {
 
     /// Whether any decision about it depends on its node.
     pub fn needs_node(&self, policy: &Policy) -> bool {
-        let ours = self.selected || self.paused == Pause::ByUs;
-        let managed = self.state.is_provisioned()
-            || self.is_online_only(policy)
-            || self.paused == Pause::ByUs;
-        let readable =
-            || self.paused == Pause::ByUs || !matches!(self.record(), Kept::Unreadable(_));
-        ours && managed && self.paused != Pause::ByOthers && self.credentials && readable()
+        let managed = self.state.is_provisioned() || self.is_online_only(policy);
+        let readable = || !matches!(self.record(), Kept::Unreadable(_));
+        let ours = self.paused == Pause::ByUs || (self.selected && managed && readable());
+        ours && self.paused != Pause::ByOthers && self.credentials
     }
 }
 
