@@ -10,18 +10,14 @@ use std::time::Duration;
 pub enum Class {
     /// Only a change of the object or its settings can help.
     Invalid,
-    /// Somebody else wrote first: look again.
+    /// Somebody else wrote first, or something vanished or is not there yet: look again.
     Conflict,
-    /// Something vanished, or is not there yet: look again.
-    NotFound,
     /// We were asked to slow down.
     Throttled,
     /// It may well work later.
     Transient,
     /// The same, but somebody waits for it: never longer than half a minute.
     Urgent,
-    /// The pass did not end in time; counted apart from errors that were reported.
-    Timeout,
 }
 
 const FIRST: Duration = Duration::from_secs(1);
@@ -48,8 +44,8 @@ pub fn retry(class: Class, failures: u32, unit: f64) -> Option<Duration> {
     match class {
         Class::Invalid => None,
         // Spread, or everybody who lost a race meets again in the next one.
-        Class::Conflict | Class::NotFound => Some(FIRST.mul_f64(half_by_chance)),
-        Class::Throttled | Class::Transient | Class::Urgent | Class::Timeout => {
+        Class::Conflict => Some(FIRST.mul_f64(half_by_chance)),
+        Class::Throttled | Class::Transient | Class::Urgent => {
             let doublings = failures.saturating_sub(1).min(16);
             let longest = if class == Class::Urgent { LONGEST_URGENT } else { LONGEST };
             let full = FIRST.saturating_mul(1 << doublings).min(longest);
@@ -68,7 +64,7 @@ pub fn failed<K: Ord>(
     unit: f64,
 ) -> Option<Duration> {
     // The normal course of things, which makes no object look bad.
-    if matches!(class, Class::Invalid | Class::Conflict | Class::NotFound) {
+    if matches!(class, Class::Invalid | Class::Conflict) {
         return retry(class, 0, unit);
     }
     let count = counts.entry(key).or_default();
@@ -93,20 +89,13 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Class; 7] = [
-        Class::Invalid,
-        Class::Conflict,
-        Class::NotFound,
-        Class::Throttled,
-        Class::Transient,
-        Class::Urgent,
-        Class::Timeout,
-    ];
+    const ALL: [Class; 5] =
+        [Class::Invalid, Class::Conflict, Class::Throttled, Class::Transient, Class::Urgent];
 
     #[test]
     fn a_conflict_is_not_counted_as_a_failure() {
         let mut counts = BTreeMap::new();
-        for class in [Class::Conflict, Class::NotFound, Class::Invalid] {
+        for class in [Class::Conflict, Class::Invalid] {
             failed(&mut counts, "a", class, 0.5);
         }
         assert!(counts.is_empty());

@@ -326,7 +326,7 @@ impl<'a, C: Controller> Engine<'a, C> {
                 pass.abort.abort();
             }
             let why = "gave up for others that do not answer";
-            self.retry(key, RetryClass::Timeout, TIMED_OUT, why);
+            self.retry(key, RetryClass::Transient, TIMED_OUT, why);
         }
     }
 
@@ -425,7 +425,7 @@ impl<'a, C: Controller> Engine<'a, C> {
             End::TimedOut => {
                 self.remember(&key, memory);
                 self.kit.metrics.timeouts.inc();
-                self.retry(key, RetryClass::Timeout, TIMED_OUT, "the pass did not end in time");
+                self.retry(key, RetryClass::Transient, TIMED_OUT, "the pass did not end in time");
             }
         }
     }
@@ -439,7 +439,7 @@ impl<'a, C: Controller> Engine<'a, C> {
 
     /// A pass did not come to its end: logs and counts that, and says when the next one is.
     fn retry(&mut self, key: C::Key, class: RetryClass, word: &'static str, problem: &str) {
-        if matches!(class, RetryClass::Conflict | RetryClass::NotFound) {
+        if class == RetryClass::Conflict {
             // The normal course of things: neither an error in the metrics nor a line for a person.
             self.kit.metrics.reconciles.with_label_values(&["requeue_after"]).inc();
             tracing::debug!(object.key = ?key, reason = problem, "Superseded, looking again");
