@@ -22,6 +22,7 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use serde::de::DeserializeOwned;
 
 use crate::api_error;
+use crate::engine::ObjectKey;
 use crate::guarded::Guarded;
 use crate::kit::Kit;
 use crate::shared::Shared;
@@ -33,16 +34,15 @@ where
 {
     /// What was last seen, a hint: it is behind the writes of everybody, also our own.
     pub store: Store<K>,
-    /// Objects that appeared, changed or went. The store is fed only while this is polled: hand it
-    /// to `Controller::for_stream` or `watches_stream`.
-    pub changes: BoxStream<'static, Result<K, watcher::Error>>,
+    /// Objects that appeared, changed or went. The store is fed only while this is polled: hand it to [`feed`].
+    pub changes: BoxStream<'static, K>,
     /// Objects that are left out of the store.
     pub undecodable: Undecodable,
 }
 
 /// Objects of one kind that cannot be decoded; absent from the store, which is not the same as gone.
 #[derive(Clone, Default)]
-pub struct Undecodable(Arc<Shared<BTreeMap<String, Broken>>>);
+pub struct Undecodable(Arc<Shared<BTreeMap<ObjectKey, Broken>>>);
 
 /// An object that cannot be decoded.
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ pub struct Broken {
 impl Undecodable {
     /// The problem of this object, if it has one.
     pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Broken> {
-        self.0.lock().get(&key(namespace, name)).cloned()
+        self.0.lock().get(&ObjectKey::new(namespace.unwrap_or_default(), name)).cloned()
     }
 
     /// All of them, in the order of their names.
@@ -67,13 +67,10 @@ impl Undecodable {
     }
 }
 
-/// Keeps a store fed where no loop does, and tells of each change. Ends with the watch.
-pub async fn feed<K>(
-    mut changes: BoxStream<'static, Result<K, watcher::Error>>,
-    mut tell: impl FnMut(&K),
-) {
-    while let Some(change) = changes.next().await {
-        change.iter().for_each(&mut tell);
+/// Keeps a store fed, and tells of each change. Ends with the watch.
+pub async fn feed<K>(mut changes: BoxStream<'static, K>, mut tell: impl FnMut(&K)) {
+    while let Some(changed) = changes.next().await {
+        tell(&changed);
     }
 }
 
@@ -108,14 +105,6 @@ impl Complaints {
 /// Objects of a list that are fetched at once, far fewer than usual: a page is in memory as a whole while it is decoded, and
 /// the holes that large ones leave between what stays are never filled again.
 const PAGE: u32 = 50;
-
-fn key(namespace: Option<&str>, name: &str) -> String {
-    format!("{}/{name}", namespace.unwrap_or_default())
-}
-
-fn key_of(meta: &ObjectMeta) -> String {
-    key(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
-}
 
 /// What tells the versions of a kind apart; `()` where there is one.
 pub trait Version: Clone + Debug + Eq + Hash + Send + Sync + Unpin + 'static {}
@@ -256,7 +245,7 @@ struct Part {
     listed: bool,
     failing: bool,
     /// Objects that cannot be decoded which the list under way has shown.
-    broken: HashSet<String>,
+    broken: HashSet<ObjectKey>,
 }
 
 impl Part {
@@ -282,13 +271,13 @@ impl<K: Watchable> Listing<K> {
             }
             watcher::Event::InitApply(object) => {
                 if object.0.is_err() {
-                    part.broken.insert(key_of(object.meta()));
+                    part.broken.insert(ObjectKey::of(&object));
                 }
                 self.applied(object)
             }
             watcher::Event::Apply(object) => self.applied(object),
             watcher::Event::Delete(object) => {
-                self.forget(&key_of(object.meta()));
+                self.forget(&ObjectKey::of(&object));
                 Told::Gone(object.meta().clone())
             }
             watcher::Event::InitDone => {
@@ -301,7 +290,7 @@ impl<K: Watchable> Listing<K> {
     fn applied(&self, Guarded(object): Guarded<K>) -> Told<K> {
         match object {
             Ok(object) => {
-                self.forget(&key_of(object.meta()));
+                self.forget(&ObjectKey::of(&object));
                 Told::Applied(object)
             }
             Err((meta, problem)) => {
@@ -338,7 +327,7 @@ impl<K: Watchable> Listing<K> {
 
     /// An object cannot be decoded.
     fn note(&self, meta: &ObjectMeta, problem: &str) {
-        let (key, version) = (key_of(meta), meta.resource_version.clone());
+        let (key, version) = (ObjectKey::of_meta(meta), meta.resource_version.clone());
         let object = ObjectReference {
             resource_version: version.clone(),
             uid: meta.uid.clone(),
@@ -350,7 +339,7 @@ impl<K: Watchable> Listing<K> {
         if known.is_none_or(|known| known.object.resource_version != version) {
             tracing::warn!(
                 object.kind = self.kind,
-                object.name = key,
+                object.name = %key,
                 error = problem,
                 "An object cannot be decoded, but for its metadata"
             );
@@ -359,7 +348,7 @@ impl<K: Watchable> Listing<K> {
     }
 
     /// An object can be decoded, or is gone.
-    fn forget(&self, key: &str) {
+    fn forget(&self, key: &ObjectKey) {
         if self.undecodable.0.lock().remove(key).is_some() {
             self.count();
         }
@@ -396,7 +385,7 @@ fn stored<K: Watchable>(
     let undecodable = listing.undecodable.clone();
     let mut feed = Feed { listing, writer, store: store.clone(), relisting };
     let changed = events.flat_map(move |(index, event)| iter(feed.apply(index, event)));
-    Watched { store, changes: changed.map(Ok).boxed(), undecodable }
+    Watched { store, changes: changed.boxed(), undecodable }
 }
 
 /// Merges the watches of all namespaces into one store. The store's own way of starting over would
@@ -481,7 +470,7 @@ mod tests {
             };
             let (metadata, problem) = (ObjectMeta::default(), "it broke".to_owned());
             let it = Broken { object, metadata, problem };
-            broken.0.lock().insert("a/b".to_owned(), it);
+            broken.0.lock().insert(ObjectKey::new("a", "b"), it);
         };
         let mut complaints = Complaints::default();
         let mut news = || complaints.news(std::slice::from_ref(&broken)).len();
