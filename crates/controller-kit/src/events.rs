@@ -1,8 +1,7 @@
 //! Events on objects. Publishing one never fails a reconcile and never holds it up for long.
 //!
 //! For six minutes a repeated event (same object, type, reason and action) keeps its first note, so the
-//! fact that tells two events apart belongs into the reason or the action. Only objects with very long names have a new
-//! event each time.
+//! fact that tells two events apart belongs into the reason or the action.
 //!
 //! What was said is remembered as a few numbers. The library's own recorder keeps each event as a whole: where a thousand
 //! objects were each told of five times, that is more than all else that a controller remembers.
@@ -28,11 +27,9 @@ const NOTE_BYTES: usize = 1024;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// For how long after it was last said an event is a repetition.
 const REPEATED: Duration = Duration::from_secs(6 * 60);
-/// The longest name of an object whose events are named after it: a dot and the time in hexadecimal digits are added, and no
-/// name has more than 253 characters.
-const LONGEST: usize = 253 - 17;
-/// So much of a longer name begins the name of its events.
-const BEGINNING: usize = 50;
+/// So much of an object's name begins the name of its events: a dot and the time in hexadecimal digits are added, and no name
+/// has more than 253 characters.
+const BEGINNING: usize = 253 - 17;
 
 /// Publishes events in the name of the controller; clones share what was already said.
 #[derive(Clone)]
@@ -118,16 +115,11 @@ impl Events {
             return Ok(());
         }
         let at = i64::try_from(time.as_nanosecond()).unwrap_or_default();
-        // The API server finds the rest of the name where that of the object is too long.
-        let is_named = name.len() <= LONGEST;
-        // A dot at the end would be part of a name that is none.
-        let beginning = name.get(..BEGINNING).unwrap_or(name).trim_end_matches(['.', '-']);
         let written = Written {
             action: Some(action.to_owned()),
             event_time: Some(MicroTime(time)),
             metadata: ObjectMeta {
-                name: is_named.then(|| named(name, at)),
-                generate_name: (!is_named).then(|| format!("{beginning}-")),
+                name: Some(named(name, at)),
                 namespace: Some(namespace.to_owned()),
                 ..ObjectMeta::default()
             },
@@ -140,16 +132,16 @@ impl Events {
             ..Written::default()
         };
         api.create(&PostParams::default(), &written).await?;
-        if is_named {
-            self.said.lock().0.insert(event, One { at, count: 1, last: now });
-        }
+        self.said.lock().0.insert(event, One { at, count: 1, last: now });
         Ok(())
     }
 }
 
 /// The name of an event about an object with this name.
 fn named(name: &str, at: i64) -> String {
-    format!("{name}.{at:x}")
+    // A dot or a dash before the dot would make a name that is none.
+    let beginning = name.get(..BEGINNING).unwrap_or(name).trim_end_matches(['.', '-']);
+    format!("{beginning}.{at:x}")
 }
 
 /// A number of what makes an event another one.
@@ -212,6 +204,16 @@ mod tests {
             number(&object("a", "1"), false, ("Held", "Look")),
         ] {
             assert_ne!(other, one);
+        }
+    }
+
+    #[test]
+    fn an_event_about_an_object_with_a_very_long_name_has_a_name_that_can_be() {
+        assert_eq!(named("h.example", 255), "h.example.ff");
+        let odd = format!("{}.-b", "a".repeat(BEGINNING - 2));
+        for long in ["a".repeat(253), odd] {
+            let name = named(&long, i64::MAX);
+            assert!(name.len() <= 253 && !name.contains("-.") && !name.contains(".."), "{name}");
         }
     }
 
