@@ -3,7 +3,6 @@
 use controller_kit::engine::Class as Urgency;
 use reqwest::Method;
 use serde::Deserialize;
-use serde_json::Value;
 
 use crate::Result;
 use crate::client::{Call, Client, Ready};
@@ -63,15 +62,13 @@ impl Client {
         self.read(call).await
     }
 
-    /// Asks for a power state. `Ok` means accepted: the node shows the target at once, and the
-    /// state only once it is reached. A hard one waits for nothing else that is under way.
-    pub async fn set_power(&self, id: &str, target: PowerTarget) -> Result<()> {
-        self.send(power_call(id, target)?).await
-    }
-
-    /// Waits until a power state can be asked for at once, for whoever has to look before that whether it is still wanted.
+    /// Waits until a power state can be asked for at once, for whoever has to look before that whether it is still wanted. That it
+    /// is sent means accepted: the node shows the target at once, and the state only once it is reached. A hard one waits for
+    /// nothing else that is under way.
     pub async fn ready_for_power(&self, id: &str, target: PowerTarget) -> Result<Ready<'_>> {
-        self.ready(power_call(id, target)?).await
+        let call = Call::new(Method::PUT, node_path(id, "/states/power")?).of_node(id);
+        let urgency = if target.is_hard() { Urgency::Urgent } else { Urgency::Normal };
+        self.ready(Call { urgency, ..call.body(target.body()) }).await
     }
 
     /// Asks for a step in the node's life, such as `manage`, `provide` or `abort`.
@@ -97,28 +94,6 @@ impl Client {
         }
         self.read(call).await
     }
-
-    /// Registers a node, described as Ironic documents it.
-    pub async fn create_node(&self, node: Value) -> Result<Node> {
-        self.read(Call::new(Method::POST, "nodes").body(node)).await
-    }
-
-    /// Registers a port of a node.
-    pub async fn create_port(&self, node_uuid: &str, address: &str) -> Result<crate::Port> {
-        let body = serde_json::json!({ "node_uuid": node_uuid, "address": address });
-        self.read(Call::new(Method::POST, "ports").body(body)).await
-    }
-
-    /// Removes a node with its ports.
-    pub async fn delete_node(&self, id: &str) -> Result<()> {
-        self.send(Call::new(Method::DELETE, node_path(id, "")?).of_node(id)).await
-    }
-}
-
-fn power_call(id: &str, target: PowerTarget) -> Result<Call> {
-    let call = Call::new(Method::PUT, node_path(id, "/states/power")?).of_node(id);
-    let urgency = if target.is_hard() { Urgency::Urgent } else { Urgency::Normal };
-    Ok(Call { urgency, ..call.body(target.body()) })
 }
 
 #[cfg(test)]

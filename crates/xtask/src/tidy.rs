@@ -47,7 +47,6 @@ const WRITES: &[&str] = &[
     ".replace(",
     ".replace_status(",
     ".patch_node(",
-    ".set_power(",
     ".ready_for_power(",
 ];
 

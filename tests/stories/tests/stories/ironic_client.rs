@@ -15,7 +15,7 @@ use ironic::{
     Version,
 };
 use reqwest::{Method, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Settings as a `main` reads them, from this environment and no other.
 pub(crate) fn settings(endpoint: &str, variables: &[(&str, &str)]) -> Settings {
@@ -46,8 +46,24 @@ fn one_sentence(error: &Error, request: &str, words: &[&str]) {
     }
 }
 
+/// Asks for a power state as `bmo-reboot` does.
+pub(crate) async fn set_power(
+    client: &Client,
+    node: &str,
+    target: PowerTarget,
+) -> ironic::Result<()> {
+    client.ready_for_power(node, target).await?.send().await
+}
+
+/// Has Ironic make this below a path.
+pub(crate) async fn make(ironic: &Ironic, path: &str, what: Value) -> Value {
+    let (status, made) = ironic.call(Method::POST, path, Some(&what)).await.unwrap();
+    assert_eq!(status, StatusCode::CREATED, "{made}");
+    made
+}
+
 /// Registers nodes of one class, oldest first.
-async fn register(client: &Client, class: &str, count: usize) -> Vec<Node> {
+async fn register(ironic: &Ironic, class: &str, count: usize) -> Vec<Node> {
     let mut nodes = Vec::new();
     for number in 0..count {
         let node = json!({
@@ -55,7 +71,7 @@ async fn register(client: &Client, class: &str, count: usize) -> Vec<Node> {
             "driver": "fake-hardware",
             "resource_class": class,
         });
-        nodes.push(client.create_node(node).await.unwrap());
+        nodes.push(serde_json::from_value(make(ironic, "/v1/nodes", node).await).unwrap());
     }
     nodes
 }
@@ -68,14 +84,14 @@ async fn with_each_release_the_newest_version_that_both_sides_know_is_spoken() {
         (Release::FirstWithDiscovery, Version(90), None),
         (Release::Current, Version::NEWEST, Some(false)),
     ] {
-        let client = client(&of(release).await.endpoint);
+        let ironic = of(release).await;
+        let client = client(&ironic.endpoint);
         assert_eq!(client.check().await.unwrap(), spoken, "{release:?}");
         // A field that this release lacks is not asked for, and stays empty.
         let name = format!("version-{}", spoken.0);
-        let made =
-            client.create_node(json!({ "name": name, "driver": "fake-hardware" })).await.unwrap();
+        let made = ironic.enroll_fake(&name).await.unwrap();
         let node = client.node(&name, FIELDS).await.unwrap();
-        assert_eq!((node.uuid, node.disable_power_off), (made.uuid, knows), "{release:?}");
+        assert_eq!((node.uuid, node.disable_power_off), (made, knows), "{release:?}");
     }
 }
 
@@ -108,7 +124,7 @@ async fn an_upgrade_is_followed_and_a_release_that_is_too_old_is_refused_in_one_
 async fn a_client_of_a_conductor_group_lists_no_node_of_another() {
     let ironic = shared().await;
     let all = client(&ironic.endpoint);
-    let nodes = register(&all, "grouped", 2).await;
+    let nodes = register(ironic, "grouped", 2).await;
     let query = || NodeQuery { resource_class: Some("grouped".to_owned()), ..NodeQuery::default() };
     assert_eq!(all.nodes(query()).collect(100).await.unwrap().len(), 2);
     // Ironic takes a node into a group only where a conductor of it runs; here all are in none.
@@ -126,8 +142,8 @@ async fn every_page_is_asked_for_with_the_filters_of_the_first() {
     let ironic = shared().await;
     let proxy = Proxy::start(ironic).await.unwrap();
     let client = client(&proxy.endpoint);
-    let wanted = register(&client, "paged", 5).await;
-    register(&client, "not-paged", 2).await;
+    let wanted = register(ironic, "paged", 5).await;
+    register(ironic, "not-paged", 2).await;
     let before = proxy.requests().len();
     let query = NodeQuery {
         detail: Detail::Fields(&["name", "resource_class"]),
@@ -163,15 +179,16 @@ async fn every_page_is_asked_for_with_the_filters_of_the_first() {
 
 #[tokio::test]
 async fn a_list_whose_marker_vanished_says_so_and_a_node_that_vanished_is_told_apart() {
-    let client = client(&shared().await.endpoint);
-    let nodes = register(&client, "vanishing", 4).await;
+    let ironic = shared().await;
+    let client = client(&ironic.endpoint);
+    let nodes = register(ironic, "vanishing", 4).await;
     let query =
         NodeQuery { resource_class: Some("vanishing".to_owned()), page: 2, ..NodeQuery::default() };
     let mut pages = client.nodes(query);
     assert_eq!(pages.next().await.unwrap().unwrap().len(), 2);
     let gone = nodes[1].uuid.as_str();
     assert_eq!(pages.last_seen(), Some(gone));
-    client.delete_node(gone).await.unwrap();
+    ironic.forget(gone).await.unwrap();
     let error = pages.next().await.unwrap_err();
     assert_eq!(error.class(), Class::MarkerGone, "{error}");
 
@@ -182,12 +199,14 @@ async fn a_list_whose_marker_vanished_says_so_and_a_node_that_vanished_is_told_a
 
 #[tokio::test]
 async fn ports_are_found_by_node_and_by_address_and_those_of_no_node_are_not_found() {
-    let client = client(&shared().await.endpoint);
-    let nodes = register(&client, "wired", 2).await;
+    let ironic = shared().await;
+    let client = client(&ironic.endpoint);
+    let nodes = register(ironic, "wired", 2).await;
     for (number, node) in nodes.iter().enumerate() {
         for port in 0..3 {
             let address = format!("06:aa:00:00:{number:02x}:{port:02x}");
-            client.create_port(&node.uuid, &address).await.unwrap();
+            let port = json!({ "node_uuid": node.uuid, "address": address });
+            make(ironic, "/v1/ports", port).await;
         }
     }
     // By name as well as by identity.
@@ -216,7 +235,7 @@ async fn ports_are_found_by_node_and_by_address_and_those_of_no_node_are_not_fou
 async fn an_inventory_is_read_up_to_the_size_that_was_allowed_and_may_not_be_there() {
     let ironic = shared().await;
     let client = client(&ironic.endpoint);
-    let plain = register(&client, "unexplored", 1).await.remove(0);
+    let plain = register(ironic, "unexplored", 1).await.remove(0);
     let error = client.inventory(&plain.uuid, 1 << 20).await.unwrap_err();
     assert_eq!(error.class(), Class::NotFound, "{error}");
     assert!(!error.class().is_transient());
@@ -253,7 +272,7 @@ async fn two_hundred_calls_at_once_share_few_connections_and_a_power_change_wait
     // Ironic may be busy with others for a second: nobody is given up here.
     settings.patience = Duration::from_secs(60);
     let client = Client::new(settings).unwrap();
-    let nodes = register(&client, "crowd", 21).await;
+    let nodes = register(ironic, "crowd", 21).await;
     let (node, others) = nodes.split_first().unwrap();
     let node = &node.uuid;
     let delay = Fault::Delay(Duration::from_millis(20));
@@ -265,7 +284,7 @@ async fn two_hundred_calls_at_once_share_few_connections_and_a_power_change_wait
         // By now the reads have taken all the connections that they may have.
         tokio::time::sleep(Duration::from_millis(100)).await;
         let began = Instant::now();
-        client.set_power(node, PowerTarget::On).await.unwrap();
+        set_power(&client, node, PowerTarget::On).await.unwrap();
         began.elapsed()
     };
     let began = Instant::now();
@@ -296,7 +315,7 @@ async fn an_answer_that_does_not_come_ends_in_the_timeout_and_a_change_may_have_
 
     proxy.fault(Fault::Hang, usize::MAX, |_, _| true);
     let began = Instant::now();
-    let write = client.set_power(&node, PowerTarget::On).await.unwrap_err();
+    let write = set_power(&client, &node, PowerTarget::On).await.unwrap_err();
     let took = began.elapsed();
     assert!((Duration::from_secs(1)..Duration::from_secs(5)).contains(&took), "{took:?}");
     assert_eq!(write.class(), Class::Timeout, "{write}");
@@ -321,14 +340,14 @@ async fn a_change_whose_answer_was_lost_is_not_repeated_and_may_have_been_made()
     for (fault, reached) in [(Fault::CutBefore, 0), (Fault::CutAfter, 1)] {
         let before = power_requests(&proxy);
         proxy.fault(fault.clone(), 1, power_changes);
-        let error = client.set_power(&node, PowerTarget::On).await.unwrap_err();
+        let error = set_power(&client, &node, PowerTarget::On).await.unwrap_err();
         assert_eq!(error.class(), Class::Unreachable, "{error}");
         assert!(error.maybe_done(), "{fault:?}: from here the two cannot be told apart");
         let after = power_requests(&proxy);
         assert_eq!((after.0 - before.0, after.1 - before.1), (1, reached), "{fault:?}");
     }
     proxy.fault(Fault::busy(), 1, power_changes);
-    let busy = client.set_power(&node, PowerTarget::On).await.unwrap_err();
+    let busy = set_power(&client, &node, PowerTarget::On).await.unwrap_err();
     assert_eq!(busy.class(), Class::Busy, "{busy}");
     assert!(busy.class().is_transient() && !busy.maybe_done(), "Ironic said no: {busy}");
 }
@@ -355,7 +374,7 @@ async fn a_page_of_a_proxy_in_front_is_told_apart_from_an_answer_of_ironic() {
     }
     // A proxy that gives up may have passed the request on before.
     proxy.fault(Fault::Page(StatusCode::BAD_GATEWAY), 1, power_changes);
-    let error = client.set_power("anything", PowerTarget::On).await.unwrap_err();
+    let error = set_power(&client, "anything", PowerTarget::On).await.unwrap_err();
     assert!(error.maybe_done(), "{error}");
 }
 
@@ -374,7 +393,7 @@ async fn what_is_not_an_ironic_is_said_to_be_none() {
         for result in [
             other.check().await.map(drop),
             other.node("a", Detail::Basic).await.map(drop),
-            other.set_power("a", PowerTarget::On).await,
+            set_power(&other, "a", PowerTarget::On).await,
         ] {
             let error = result.unwrap_err();
             assert_eq!(error.class(), Class::Invalid, "{error}");

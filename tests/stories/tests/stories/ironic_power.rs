@@ -9,7 +9,7 @@ use ironic::{Class, Client, Detail, Node, PatchOp, Power, PowerTarget};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
-use crate::ironic_client::client;
+use crate::ironic_client::{client, make, set_power};
 
 /// Waits until Ironic has nothing left to do on the node.
 async fn settled(client: &Client, node: &str) -> Node {
@@ -45,7 +45,7 @@ async fn every_power_target_reaches_the_bmc_as_what_it_is() {
         (PowerTarget::Reboot, &["ForceOff", "On"], Power::On),
         (PowerTarget::SoftOff(patience), &["GracefulShutdown"], Power::Off),
     ] {
-        client.set_power(&node, target).await.unwrap();
+        set_power(&client, &node, target).await.unwrap();
         let after = settled(&client, &node).await;
         assert_eq!(after.power(), power, "{target:?}: {:?}", after.last_error);
         assert_eq!(after.last_error, None, "{target:?}");
@@ -61,8 +61,8 @@ async fn a_node_that_is_locked_and_one_that_must_not_be_switched_off_are_told_ap
     let machine = bmc::spare().await.unwrap();
     let node = ironic.enroll("contested", &machine).await.unwrap();
     machine.behave(&Behaviour { answer_after: 8.0, ..Behaviour::default() }).await.unwrap();
-    client.set_power(&node, PowerTarget::On).await.unwrap();
-    let locked = client.set_power(&node, PowerTarget::Off).await.unwrap_err();
+    set_power(&client, &node, PowerTarget::On).await.unwrap();
+    let locked = set_power(&client, &node, PowerTarget::Off).await.unwrap_err();
     assert_eq!((locked.status(), locked.class()), (Some(409), Class::Locked), "{locked}");
     assert!(locked.class().is_transient() && !locked.maybe_done());
     machine.behave(&Behaviour::default()).await.unwrap();
@@ -73,7 +73,7 @@ async fn a_node_that_is_locked_and_one_that_must_not_be_switched_off_are_told_ap
     let node = client.patch_node(&node, &protect(true), false).await.unwrap();
     assert_eq!(node.disable_power_off, Some(true));
     for target in [PowerTarget::Off, PowerTarget::SoftOff(Duration::from_secs(5))] {
-        let error = client.set_power(&node.uuid, target).await.unwrap_err();
+        let error = set_power(&client, &node.uuid, target).await.unwrap_err();
         assert_eq!(
             (error.status(), error.class()),
             (Some(409), Class::PowerOffDisabled),
@@ -83,8 +83,9 @@ async fn a_node_that_is_locked_and_one_that_must_not_be_switched_off_are_told_ap
     }
 
     // There is a third one, which is neither.
-    let twin = json!({ "name": "contested", "driver": "fake-hardware" });
-    let error = client.create_node(twin).await.unwrap_err();
+    let twin = ironic.enroll_fake("twin").await.unwrap();
+    let taken = [PatchOp::Add { path: "/name".to_owned(), value: "contested".into() }];
+    let error = client.patch_node(&twin, &taken, false).await.unwrap_err();
     assert_eq!((error.status(), error.class()), (Some(409), Class::Refused), "{error}");
     assert_eq!(requests(&machine).await, ["On"], "nothing that was refused reached the machine");
 }
@@ -99,8 +100,8 @@ async fn a_target_that_the_driver_lacks_is_told_apart_from_one_that_comes_at_the
     let manageable = |it: &Value| it["provision_state"] == "manageable";
     client.set_provision_state(&node, "manage").await.unwrap();
     ironic.wait(&node, "manageable", manageable).await.unwrap();
-    client.create_port(&node, &agent.mac(0)).await.unwrap();
-    client.set_power(&node, PowerTarget::On).await.unwrap();
+    make(ironic, "/v1/ports", json!({ "node_uuid": node, "address": agent.mac(0) })).await;
+    set_power(&client, &node, PowerTarget::On).await.unwrap();
     settled(&client, &node).await;
     client.set_provision_state(&node, "inspect").await.unwrap();
     ironic.wait(&node, "inspected", |it| it["provision_state"] == "inspect wait").await.unwrap();
@@ -115,7 +116,7 @@ async fn a_target_that_the_driver_lacks_is_told_apart_from_one_that_comes_at_the
     ];
     client.patch_node(&node, &by_hand, true).await.unwrap();
     let soft = PowerTarget::SoftOff(Duration::from_secs(5));
-    let error = client.set_power(&node, soft).await.unwrap_err();
+    let error = set_power(&client, &node, soft).await.unwrap_err();
     assert_eq!(error.class(), Class::Unsupported, "{error}");
     assert!(!error.class().is_transient());
 
