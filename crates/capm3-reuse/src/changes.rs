@@ -34,7 +34,7 @@ impl Context {
     /// How urgent a look at a host is. Whoever waits for one that was left waits until it is given back, and for the end of a
     /// reservation hardly anybody.
     pub fn class_of_host(&self, key: &ObjectKey) -> Class {
-        let is_left = self.caches.hosts.at(key).is_some_and(|host| self.seems_left(&host));
+        let is_left = self.caches.hosts.get(key).is_some_and(|host| self.seems_left(&host));
         if is_left { Class::Normal } else { Class::Background }
     }
 
@@ -53,7 +53,7 @@ impl Context {
     /// A host appeared, changed or went.
     pub fn host_changed(&self, host: &CachedHost) {
         let object = ObjectKey::of(&**host);
-        let (ObjectKey { namespace, name }, now) = (&object, self.caches.hosts.at(&object));
+        let (ObjectKey { namespace, name }, now) = (&object, self.caches.hosts.get(&object));
         let concerned =
             self.index.with(|index| index.update(namespace, name, now.clone(), Instant::now()));
         let naming = self.naming.keys(&thing(namespace, name)).into_iter().map(|it| it.name);
@@ -87,7 +87,7 @@ impl Context {
     /// A `Metal3Machine` appeared, changed or went.
     pub fn metal_changed(&self, machine: &Metal3Machine) {
         let object = ObjectKey::of(machine);
-        let (ObjectKey { namespace, name }, now) = (&object, self.caches.machines.at(&object));
+        let (ObjectKey { namespace, name }, now) = (&object, self.caches.machines.get(&object));
         let host = now.as_ref().and_then(|it| Some(thing(namespace, it.host_name()?)));
         self.naming.update(&object, host.as_deref());
         let outline = now.as_deref().map(Outline::of_metal);
@@ -120,7 +120,7 @@ impl Context {
     /// A Machine appeared, changed or went.
     pub fn machine_changed(&self, machine: &Machine) {
         let object = ObjectKey::of(machine);
-        let now = self.caches.parents.at(&object);
+        let now = self.caches.parents.get(&object);
         let now = now.as_deref().map(Outline::of_machine);
         if self.outlines.is_news("Machine", &object, now) {
             self.wake_scaled(&object.namespace);
@@ -138,7 +138,7 @@ impl Context {
     pub fn cluster_changed(&self, cluster: &Cluster) {
         let object = ObjectKey::of(cluster);
         let ObjectKey { namespace, name } = &object;
-        let now = self.caches.clusters.at(&object);
+        let now = self.caches.clusters.get(&object);
         if !self.outlines.is_news("Cluster", &object, now.as_deref().map(Outline::of_cluster)) {
             return;
         }
@@ -181,7 +181,7 @@ impl Context {
     /// A deployment appeared, changed or went.
     pub fn deployment_changed(&self, deployment: &MachineDeployment) {
         let key = ObjectKey::of(deployment);
-        let now = self.caches.deployments.at(&key);
+        let now = self.caches.deployments.get(&key);
         let scaled = now.as_ref().map(|it| &it.metadata).filter(|it| self.follows_hosts(it));
         self.look_at(Key::Deployment(key.clone()), scaled);
         let now = now.map(|it| Outline::of(OfOwner::of_workers(self.served, &it)));
@@ -191,7 +191,7 @@ impl Context {
     /// A set of machines appeared, changed or went. It leads from a machine to its deployment, unless none owns it.
     pub fn set_changed(&self, set: &MachineSet) {
         let key = ObjectKey::of(set);
-        let now = self.caches.sets.at(&key);
+        let now = self.caches.sets.get(&key);
         let now = now.filter(|it| self.follows_hosts(&it.metadata));
         self.look_at(Key::Set(key.clone()), now.as_ref().map(|it| &it.metadata));
         let now = now.map(|it| Outline::of(OfOwner::of_workers(self.served, &it)));
@@ -203,7 +203,7 @@ impl Context {
     /// A kubeadm control plane appeared, changed or went.
     pub fn plane_changed(&self, plane: &KubeadmControlPlane) {
         let key = ObjectKey::of(plane);
-        let now = self.caches.control_planes.as_ref().and_then(|planes| planes.at(&key));
+        let now = self.caches.control_planes.get(&key);
         let now = now.map(|it| Outline::of(OfOwner::of_plane(self.served, &it)));
         self.owner_changed(("KubeadmControlPlane", true), &key, now);
     }

@@ -1,7 +1,6 @@
 //! What every pass shares, and what the caches know.
 
 use std::collections::BTreeSet;
-use std::hash::Hash;
 use std::sync::Arc;
 
 use api_types::ContractVersion;
@@ -11,13 +10,11 @@ use api_types::capi::{
 use api_types::capm3::{Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate};
 use api_types::metal3::{BareMetalHost, CachedHost};
 use controller_kit::Kit;
+use controller_kit::cache::Cache;
 use controller_kit::engine::links::Links;
 use controller_kit::engine::{Lookout, ObjectKey, Shared};
-use controller_kit::watch::Undecodable;
-use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicResourceScope;
-use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Resource};
 
 use crate::index::Index;
@@ -62,8 +59,6 @@ pub struct Caches {
     pub machines: Cache<Metal3Machine>,
     /// What machines were cloned from.
     pub templates: Cache<Metal3MachineTemplate>,
-    /// Templates that cannot be decoded.
-    pub broken_templates: Undecodable,
     /// Cluster API's part of a machine.
     pub parents: Cache<Machine>,
     /// Clusters.
@@ -73,54 +68,11 @@ pub struct Caches {
     /// Machine deployments.
     pub deployments: Cache<MachineDeployment>,
     /// Kubeadm control planes, where the API server has them.
-    pub control_planes: Option<Cache<KubeadmControlPlane>>,
+    pub control_planes: Cache<KubeadmControlPlane>,
     /// What was asked of CAPM3's data controllers, where the API server has it.
-    pub claims: Option<Cache<Metal3DataClaim>>,
+    pub claims: Cache<Metal3DataClaim>,
     /// And what they answered.
-    pub data: Option<Cache<Metal3Data>>,
-}
-
-/// What a watch has shown of a kind, in the version in which that is served.
-#[derive(Clone)]
-pub struct Cache<K>
-where
-    K: Resource<DynamicType: Eq + Hash + Clone> + Clone + 'static,
-{
-    /// All of it.
-    pub store: Store<K>,
-    version: K::DynamicType,
-}
-
-impl<K> Cache<K>
-where
-    K: Resource<DynamicType: Eq + Hash + Clone> + Clone + 'static,
-{
-    /// What is in this store.
-    pub fn of(store: Store<K>, version: K::DynamicType) -> Self {
-        Self { store, version }
-    }
-
-    /// An object as it was last seen.
-    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
-        self.store.get(&ObjectRef::new_with(name, self.version.clone()).within(namespace))
-    }
-
-    /// The same by its key.
-    pub fn at(&self, key: &ObjectKey) -> Option<Arc<K>> {
-        self.get(&key.namespace, &key.name)
-    }
-
-    /// An object for events, also one that is gone.
-    pub fn reference(&self, key: &ObjectKey) -> ObjectReference {
-        let (found, version) = (self.at(key), &self.version);
-        found.map_or_else(|| key.reference::<K>(version), |it| it.object_ref(version))
-    }
-
-    /// All of a namespace.
-    pub fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = Arc<K>> + use<K> {
-        let is_here = |it: &K| it.meta().namespace.as_deref() == Some(namespace);
-        self.store.state_filter(is_here).into_iter()
-    }
+    pub data: Cache<Metal3Data>,
 }
 
 impl Context {
@@ -166,6 +118,7 @@ pub(crate) mod tests {
     use clap::Parser as _;
     use controller_kit::config::Mistakes;
     use controller_kit::shutdown::Shutdown;
+    use controller_kit::watch::Watchable;
     use kube::runtime::reflector::store::Writer;
     use kube::runtime::watcher::Event;
 
@@ -175,10 +128,7 @@ pub(crate) mod tests {
     pub(crate) const VERSION: ContractVersion = ContractVersion::V1Beta2;
 
     /// What a watch has shown.
-    pub(crate) fn store<K>(seen: Vec<K>, version: K::DynamicType) -> Cache<K>
-    where
-        K: Resource<DynamicType: Eq + Hash + Clone> + Clone + 'static,
-    {
+    pub(crate) fn store<K: Watchable>(seen: Vec<K>, version: K::DynamicType) -> Cache<K> {
         let mut writer = Writer::new(version.clone());
         for it in seen {
             writer.apply_watcher_event(&Event::Apply(it));
@@ -192,14 +142,13 @@ pub(crate) mod tests {
             hosts: store(vec![], ()),
             machines: store(vec![], VERSION),
             templates: store(vec![], VERSION),
-            broken_templates: Undecodable::default(),
             parents: store(vec![], VERSION),
             clusters: store(vec![], VERSION),
             sets: store(vec![], VERSION),
             deployments: store(vec![], VERSION),
-            control_planes: None,
-            claims: None,
-            data: None,
+            control_planes: store(vec![], VERSION),
+            claims: store(vec![], VERSION),
+            data: store(vec![], VERSION),
         }
     }
 

@@ -1,7 +1,6 @@
 //! Wiring: watches, whom a change concerns, and the rule book as the engine drives it.
 
 use std::convert::Infallible;
-use std::hash::Hash;
 use std::sync::Arc;
 
 use controller_kit::Kit;
@@ -10,12 +9,12 @@ use controller_kit::engine::links::Links;
 use controller_kit::engine::{
     self, Class, Controller, Error, Lookout, Now, ObjectKey, Outcome, Shared,
 };
-use controller_kit::watch::{self, Complaints, Undecodable, Watched};
+use controller_kit::watch::{self, Complaints, Undecodable};
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::Resource;
+use kube::Resource as _;
 use kube::runtime::watcher;
 
-use crate::context::{Cache, Caches, Context};
+use crate::context::{Caches, Context};
 use crate::decide::decide;
 use crate::index::{HOLD, Index};
 use crate::looks::Looks;
@@ -37,7 +36,6 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     };
     tracing::info!(%served, "Found what the API server serves");
     let (core, infrastructure) = (served.core, served.infrastructure);
-    let planes_in = served.control_plane.unwrap_or_default();
     let config = watcher::Config::default();
     let hosts = watch::namespaced(&kit, &config);
     let metals = watch::namespaced_in(&kit, &config, &infrastructure);
@@ -46,17 +44,24 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     let clusters = watch::namespaced_in(&kit, &config, &core);
     let sets = watch::namespaced_in(&kit, &config, &core);
     let deployments = watch::namespaced_in(&kit, &config, &core);
-    let planes = served.control_plane.map(|version| watch::namespaced_in(&kit, &config, &version));
-    let claims = served.data.then(|| watch::namespaced_in(&kit, &config, &infrastructure));
-    let data = served.data.then(|| watch::namespaced_in(&kit, &config, &infrastructure));
+    let planes = match served.control_plane {
+        Some(version) => watch::namespaced_in(&kit, &config, &version),
+        None => watch::absent(core),
+    };
+    let (claims, data) = if served.data {
+        let claims = watch::namespaced_in(&kit, &config, &infrastructure);
+        (claims, watch::namespaced_in(&kit, &config, &infrastructure))
+    } else {
+        (watch::absent(infrastructure), watch::absent(infrastructure))
+    };
     let broken = [
-        metals.undecodable,
-        hosts.undecodable,
+        metals.undecodable.clone(),
+        hosts.undecodable.clone(),
         templates.undecodable.clone(),
-        machines.undecodable,
-        clusters.undecodable,
-        sets.undecodable,
-        deployments.undecodable,
+        machines.undecodable.clone(),
+        clusters.undecodable.clone(),
+        sets.undecodable.clone(),
+        deployments.undecodable.clone(),
     ];
     let (index, filter) = (Arc::new(Shared::<Index>::default()), kit.config.watch_filter.clone());
     index.with(|index| *index = Index::filtered(filter));
@@ -67,17 +72,16 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         index,
         looks: Looks::among(kit.config.concurrency.into()),
         caches: Caches {
-            hosts: Cache::of(hosts.store, ()),
-            machines: Cache::of(metals.store, infrastructure),
-            templates: Cache::of(templates.store, infrastructure),
-            broken_templates: templates.undecodable,
-            parents: Cache::of(machines.store, core),
-            clusters: Cache::of(clusters.store, core),
-            sets: Cache::of(sets.store, core),
-            deployments: Cache::of(deployments.store, core),
-            control_planes: planes.as_ref().map(|it| Cache::of(it.store.clone(), planes_in)),
-            claims: claims.as_ref().map(|it| Cache::of(it.store.clone(), infrastructure)),
-            data: data.as_ref().map(|it| Cache::of(it.store.clone(), infrastructure)),
+            hosts: hosts.cache(),
+            machines: metals.cache(),
+            templates: templates.cache(),
+            parents: machines.cache(),
+            clusters: clusters.cache(),
+            sets: sets.cache(),
+            deployments: deployments.cache(),
+            control_planes: planes.cache(),
+            claims: claims.cache(),
+            data: data.cache(),
         },
         outlines: Outlines::default(),
         naming: Links::default(),
@@ -94,26 +98,15 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
             () = watch::feed(clusters.changes, |it| context.cluster_changed(it)) => {}
             () = watch::feed(sets.changes, |it| context.set_changed(it)) => {}
             () = watch::feed(deployments.changes, |it| context.deployment_changed(it)) => {}
-            () = feed_served(planes, |it| context.plane_changed(it)) => {}
-            () = feed_served(claims, |it| context.claim_changed(it)) => {}
-            () = feed_served(data, |it| context.data_changed(it)) => {}
+            () = watch::feed(planes.changes, |it| context.plane_changed(it)) => {}
+            () = watch::feed(claims.changes, |it| context.claim_changed(it)) => {}
+            () = watch::feed(data.changes, |it| context.data_changed(it)) => {}
             never = tend(&context, &broken) => match never {},
         }
     });
     tokio::select! {
         ended = Box::pin(engine::run(&kit, &context, &context.lookout, watching, PASS_DEADLINE)) => ended,
         changed = served::changes(&kit, served) => Err(changed),
-    }
-}
-
-/// The same for a kind that the API server need not have.
-async fn feed_served<K>(watched: Option<Watched<K>>, tell: impl FnMut(&K))
-where
-    K: Resource<DynamicType: Eq + Hash + Clone> + Clone + 'static,
-{
-    match watched {
-        Some(watched) => watch::feed(watched.changes, tell).await,
-        None => std::future::pending().await,
     }
 }
 

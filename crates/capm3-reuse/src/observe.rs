@@ -59,7 +59,7 @@ pub async fn machine(
     key: &ObjectKey,
     memory: &mut Memory,
 ) -> Result<Option<Seen>, Error> {
-    let Some(machine) = context.caches.machines.at(key) else { return Ok(None) };
+    let Some(machine) = context.caches.machines.get(key) else { return Ok(None) };
     if !context.is_ours(&machine.metadata) {
         return Ok(None);
     }
@@ -84,7 +84,7 @@ pub async fn host(
     key: &ObjectKey,
     memory: &mut Memory,
 ) -> Result<Option<Seen>, Error> {
-    let Some(host) = context.caches.hosts.at(key) else { return Ok(None) };
+    let Some(host) = context.caches.hosts.get(key) else { return Ok(None) };
     let (until, version) = (Instant::now() + PASS_DEADLINE, host.metadata.resource_version.clone());
     memory.about(host.metadata.uid.as_deref().unwrap_or_default());
     let scope = Scope { context, namespace: &key.namespace };
@@ -146,7 +146,7 @@ impl Scope<'_> {
         seen.told = memory.told;
         seen.claimed = memory.claimed.clone();
         let template = template_name(&seen.machine)
-            .and_then(|name| self.context.caches.templates.get(self.namespace, name));
+            .and_then(|name| self.context.caches.templates.named(self.namespace, name));
         set_cleaning_mode(&mut seen, template.as_deref());
         let machine = seen.machine.clone();
         seen.parent = self.parent(&machine);
@@ -156,7 +156,7 @@ impl Scope<'_> {
             self.cluster(cluster.as_deref()).await?
         } else {
             let clusters = &self.context.caches.clusters;
-            let found = cluster.and_then(|name| clusters.get(self.namespace, &name));
+            let found = cluster.and_then(|name| clusters.named(self.namespace, &name));
             found.map(|it| (*it).clone())
         };
         seen.owner = self.owner_of(&machine, &seen.parent);
@@ -206,7 +206,7 @@ impl Scope<'_> {
     /// The host that the machine has, or else the one that it names or gives up.
     fn named_host(&self, machine: &Metal3Machine) -> HostSeen {
         let named = host_name(machine)
-            .map(|name| (self.context.caches.hosts.get(self.namespace, &name), name));
+            .map(|name| (self.context.caches.hosts.named(self.namespace, &name), name));
         own_or_named(machine, named, self.own_hosts(machine))
     }
 
@@ -260,7 +260,7 @@ impl Scope<'_> {
     /// The Machine behind it.
     pub fn parent(&self, machine: &Metal3Machine) -> Parent {
         let Some(name) = owner_of_kind(&machine.metadata, "Machine") else { return Parent::None };
-        match self.context.caches.parents.get(self.namespace, name) {
+        match self.context.caches.parents.named(self.namespace, name) {
             Some(parent) => Parent::Here(Box::new((*parent).clone())),
             None => Parent::Gone(name.to_owned()),
         }
@@ -278,11 +278,12 @@ impl Scope<'_> {
     /// The same as far as the caches know.
     fn cached_reuse(&self, machine: &Metal3Machine) -> Reuse {
         let Some(name) = template_name(machine) else { return Reuse::Off };
-        if let Some(broken) = self.context.caches.broken_templates.get(Some(self.namespace), name) {
+        let templates = &self.context.caches.templates;
+        if let Some(broken) = templates.broken.get(Some(self.namespace), name) {
             let why = format!("Metal3MachineTemplate {name} cannot be decoded: {}", broken.problem);
             return Reuse::Unreadable(why);
         }
-        match self.context.caches.templates.get(self.namespace, name) {
+        match templates.named(self.namespace, name) {
             Some(it) if it.spec.node_reuse == Some(true) => Reuse::On,
             Some(_) => Reuse::Off,
             None => Reuse::Unknown,

@@ -14,6 +14,7 @@ use clusterpool_inventory::make::Materials;
 use clusterpool_inventory::model::{Efforts, Key, Learned};
 use clusterpool_inventory::observe::{Known, observe};
 use clusterpool_inventory::settings::Policy;
+use controller_kit::cache::Cache;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -168,12 +169,12 @@ fn full(key: &Key, clusters: usize) -> Result<(Caches, Index), serde_json::Error
         index.customizations.keep(&Key::of(&*it), [(all_in(&key.namespace), it)]);
     }
     let stores = Caches {
-        pools: store(vec![pool]).into(),
-        customizations: customizations.into(),
-        clusters: clusters.into(),
-        claims: store(Vec::new()).into(),
-        namespaces: read::<Namespace>(namespaces)?.into(),
-        bindings: store(Vec::new()).into(),
+        pools: Cache::of(store(vec![pool]), ()),
+        customizations: Cache::of(customizations, ()),
+        clusters: Cache::of(clusters, ()),
+        claims: Cache::of(store(Vec::new()), ()),
+        namespaces: Cache::of(read::<Namespace>(namespaces)?, ()),
+        bindings: Cache::of(store(Vec::new()), ()),
     };
     Ok((stores, index))
 }

@@ -1,7 +1,6 @@
 //! The state that all passes share: caches, index, policy and metrics.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use api_types::capi::is_watched;
@@ -10,13 +9,11 @@ use api_types::hive::{
 };
 use api_types::time::until;
 use controller_kit::Kit;
+use controller_kit::cache::Cache;
 use controller_kit::engine::{Class, Lookout, Shared};
-use controller_kit::watch::Undecodable;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::jiff::Timestamp;
-use kube::runtime::reflector::{ObjectRef, Store};
-use kube::{Resource, ResourceExt as _};
 
 use crate::index::Index;
 use crate::metrics::Metrics;
@@ -60,47 +57,6 @@ pub struct Caches {
     pub namespaces: Cache<Namespace>,
     /// Role bindings of all namespaces.
     pub bindings: Cache<RoleBinding>,
-}
-
-/// The objects of one kind that a watch has shown.
-pub struct Cache<K>
-where
-    K: Resource<DynamicType = ()> + Clone + 'static,
-{
-    /// Objects that can be decoded.
-    pub store: Store<K>,
-    /// Those that cannot be, which are not gone.
-    pub broken: Undecodable,
-}
-
-impl<K> Cache<K>
-where
-    K: Resource<DynamicType = ()> + Clone + 'static,
-{
-    /// An object, if it is there and can be decoded.
-    pub fn get(&self, key: &Key) -> Option<Arc<K>> {
-        let named = ObjectRef::new(&key.name);
-        self.store.get(&if key.namespace.is_empty() { named } else { named.within(&key.namespace) })
-    }
-
-    /// Whether an object is there and cannot be decoded.
-    pub fn is_broken(&self, key: &Key) -> bool {
-        self.broken.get(Some(&key.namespace), &key.name).is_some()
-    }
-
-    fn version(&self, key: &Key) -> Option<u64> {
-        self.get(key)?.resource_version()?.parse().ok()
-    }
-}
-
-impl<K> From<Store<K>> for Cache<K>
-where
-    K: Resource<DynamicType = ()> + Clone + 'static,
-{
-    /// All objects can be decoded.
-    fn from(store: Store<K>) -> Self {
-        Self { store, broken: Undecodable::default() }
-    }
 }
 
 impl Caches {

@@ -19,7 +19,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Resource as _;
 use kube::runtime::watcher;
 
-use crate::context::{Cache, Caches, Context};
+use crate::context::{Caches, Context};
 use crate::decide::decide;
 use crate::index::Index;
 use crate::metrics::Metrics;
@@ -60,15 +60,12 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         index: Shared::<Index>::default(),
         started: Timestamp::now(),
         caches: Caches {
-            pools: Cache { store: pools.store, broken: pools.undecodable },
-            customizations: Cache {
-                store: customizations.store,
-                broken: customizations.undecodable,
-            },
-            clusters: Cache { store: clusters.store, broken: clusters.undecodable },
-            claims: Cache { store: claims.store, broken: claims.undecodable },
-            namespaces: Cache { store: namespaces.store, broken: namespaces.undecodable },
-            bindings: Cache { store: bindings.store, broken: bindings.undecodable },
+            pools: pools.cache(),
+            customizations: customizations.cache(),
+            clusters: clusters.cache(),
+            claims: claims.cache(),
+            namespaces: namespaces.cache(),
+            bindings: bindings.cache(),
         },
     };
     let caches = &context.caches;

@@ -16,11 +16,11 @@ use clusterpool_inventory::observe::{Known, observe};
 use clusterpool_inventory::seen::Observed;
 use clusterpool_inventory::settings::Policy;
 use clusterpool_inventory::trial;
+use controller_kit::cache::Cache;
+use controller_kit::watch::Watchable;
 use k8s_openapi::jiff::Timestamp;
-use kube::runtime::reflector::Store;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::Event;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// A pool with the entry `e`, the cluster `a` and the namespaces `a` and `b`.
@@ -42,15 +42,12 @@ fn cluster(pool: &str) -> ClusterDeployment {
         .unwrap()
 }
 
-fn store<K>(objects: &[Value]) -> Store<K>
-where
-    K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + 'static,
-{
+fn store<K: Watchable + kube::Resource<DynamicType = ()>>(objects: &[Value]) -> Cache<K> {
     let mut writer = Writer::new(());
     for object in objects {
         writer.apply_watcher_event(&Event::Apply(serde_json::from_value(object.clone()).unwrap()));
     }
-    writer.as_reader()
+    Cache::of(writer.as_reader(), ())
 }
 
 impl Caches {
@@ -81,12 +78,12 @@ impl Caches {
         index.customizations.keep(&key, [(all_in("pools"), e)]);
         let spaces = ["a", "b"].map(|it| json!({ "metadata": { "name": it } }));
         let stores = context::Caches {
-            pools: store(&[json!({ "metadata": metadata, "spec": spec })]).into(),
-            customizations: store(&[entry]).into(),
-            clusters: clusters.as_reader().into(),
-            claims: store(&[]).into(),
-            namespaces: store(&spaces).into(),
-            bindings: store(&[]).into(),
+            pools: store(&[json!({ "metadata": metadata, "spec": spec })]),
+            customizations: store(&[entry]),
+            clusters: Cache::of(clusters.as_reader(), ()),
+            claims: store(&[]),
+            namespaces: store(&spaces),
+            bindings: store(&[]),
         };
         Self { clusters, stores, index, learned: Learned::default() }
     }
@@ -158,7 +155,7 @@ impl Caches {
                 },
             }));
         }
-        self.stores.pools = store(&pools).into();
+        self.stores.pools = store(&pools);
     }
 
     /// A cluster of a pool that was made from the entry, with more in its metadata.
@@ -217,7 +214,7 @@ fn namespaces_between_those_with_a_cluster_are_empty() {
     let mut caches = Caches::new();
     let names = ["a", "b", "c", "d", "e", "f"];
     let spaces = names.map(|it| json!({ "metadata": { "name": it } }));
-    caches.stores.namespaces = store(&spaces).into();
+    caches.stores.namespaces = store(&spaces);
     for name in names {
         caches.index.namespaces.put(&key_in("", name), [pool()]);
     }

@@ -21,6 +21,7 @@
 pub mod api_error;
 pub mod backoff;
 mod bounded;
+pub mod cache;
 pub mod check;
 pub mod config;
 pub mod connection;

@@ -9,7 +9,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use futures_util::stream::{BoxStream, SelectAll, iter};
+use futures_util::stream::{BoxStream, SelectAll, iter, pending};
 use futures_util::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -22,6 +22,7 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use serde::de::DeserializeOwned;
 
 use crate::api_error;
+use crate::cache::Cache;
 use crate::engine::ObjectKey;
 use crate::guarded::Guarded;
 use crate::kit::Kit;
@@ -38,6 +39,15 @@ where
     pub changes: BoxStream<'static, K>,
     /// Objects that are left out of the store.
     pub undecodable: Undecodable,
+    version: K::DynamicType,
+}
+
+impl<K: Watchable> Watched<K> {
+    /// What it has shown, by namespace and name.
+    pub fn cache(&self) -> Cache<K> {
+        let (broken, version) = (self.undecodable.clone(), self.version.clone());
+        Cache { store: self.store.clone(), broken, version }
+    }
 }
 
 /// Objects of one kind that cannot be decoded; absent from the store, which is not the same as gone.
@@ -156,6 +166,12 @@ where
     K: Watchable + Resource<DynamicType = (), Scope = ClusterResourceScope>,
 {
     stored(kit, vec![(None, Api::all(kit.client.clone()))], config, ())
+}
+
+/// Of a kind that the API server does not serve: there is none, and nothing changes.
+pub fn absent<K: Watchable>(version: K::DynamicType) -> Watched<K> {
+    let store = Writer::new(version.clone()).as_reader();
+    Watched { store, changes: pending().boxed(), undecodable: Undecodable::default(), version }
 }
 
 /// What a watch without a store tells.
@@ -379,13 +395,13 @@ fn stored<K: Watchable>(
     // which it holds everything twice. Here the readiness condition says it, and no pass runs before.
     writer.apply_watcher_event(&watcher::Event::Init);
     writer.apply_watcher_event(&watcher::Event::InitDone);
-    let store = writer.as_reader();
+    let (store, shown_in) = (writer.as_reader(), version.clone());
     let relisting = apis.iter().map(|_| None).collect();
     let (listing, events) = begin(kit, apis, config, version);
     let undecodable = listing.undecodable.clone();
     let mut feed = Feed { listing, writer, store: store.clone(), relisting };
     let changed = events.flat_map(move |(index, event)| iter(feed.apply(index, event)));
-    Watched { store, changes: changed.boxed(), undecodable }
+    Watched { store, changes: changed.boxed(), undecodable, version: shown_in }
 }
 
 /// Merges the watches of all namespaces into one store. The store's own way of starting over would

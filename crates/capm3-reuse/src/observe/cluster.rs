@@ -14,7 +14,7 @@ impl Scope<'_> {
     /// live and without its type, as it may be one that cannot be decoded.
     pub async fn cluster(&self, name: Option<&str>) -> Result<Option<Cluster>, Error> {
         let Some(name) = name.filter(|name| is_name(name)) else { return Ok(None) };
-        if let Some(cluster) = self.context.caches.clusters.get(self.namespace, name) {
+        if let Some(cluster) = self.context.caches.clusters.named(self.namespace, name) {
             return Ok(Some((*cluster).clone()));
         }
         let clusters = self.untyped(names::capi::GROUP, "Cluster");

@@ -23,8 +23,7 @@ const SECRETS: [&str; 2] = ["-metadata", "-networkdata"];
 impl Scope<'_> {
     /// The claim of a machine, as it was last seen.
     pub fn data_claim(&self, machine: &Metal3Machine) -> Option<Arc<Metal3DataClaim>> {
-        let claims = self.context.caches.claims.as_ref()?;
-        claims.get(self.namespace, &machine.name_any())
+        self.context.caches.claims.named(self.namespace, &machine.name_any())
     }
 
     /// As they were last seen.
@@ -32,9 +31,12 @@ impl Scope<'_> {
         if machine.spec.data_template.is_none() {
             return Data::NotWanted;
         }
-        let Some(datas) = &self.context.caches.data else { return Data::Unserved };
+        if !self.context.served.data {
+            return Data::Unserved;
+        }
+        let datas = &self.context.caches.data;
         match answer(machine, self.data_claim(machine).as_deref()) {
-            Ok(name) => rendered(machine, datas.get(self.namespace, &name).as_deref(), name),
+            Ok(name) => rendered(machine, datas.named(self.namespace, &name).as_deref(), name),
             Err(lacking) => lacking,
         }
     }
@@ -65,8 +67,7 @@ impl Scope<'_> {
     /// What was rendered for a host that the machine has no longer and is still there. Before it is gone nobody is asked again.
     pub async fn data_left_over(&self, machine: &Metal3Machine) -> Result<Option<String>, Error> {
         let name = machine.name_any();
-        let mut datas =
-            self.context.caches.data.iter().flat_map(|it| it.of_namespace(self.namespace));
+        let mut datas = self.context.caches.data.of_namespace(self.namespace);
         let is_its = |data: &Arc<Metal3Data>| {
             data.spec.claim.as_ref().and_then(|it| it.name.as_ref()) == Some(&name)
         };
@@ -221,7 +222,7 @@ mod tests {
             serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
         };
         let all = vec![data("facts-1", "other"), data("facts-0", "m")];
-        let caches = Caches { data: Some(store(all, VERSION)), ..no_caches() };
+        let caches = Caches { data: store(all, VERSION), ..no_caches() };
         let context = nowhere(caches, None);
         let scope = Scope { context: &context, namespace: "ns" };
         let told = scope.data_left_over(&seen().machine).await.unwrap().unwrap();

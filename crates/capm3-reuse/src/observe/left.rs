@@ -20,7 +20,7 @@ impl Context {
     pub fn seems_left(&self, host: &BareMetalHost) -> bool {
         let Some(machine) = host::consumer_machine(host) else { return false };
         let namespace = host.namespace().unwrap_or_default();
-        let machine = self.caches.machines.get(&namespace, machine);
+        let machine = self.caches.machines.named(&namespace, machine);
         !machine.is_some_and(|machine| host::is_of(host, &machine))
     }
 }

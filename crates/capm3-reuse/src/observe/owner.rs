@@ -45,7 +45,8 @@ impl Scope<'_> {
         if let Some(owner) = owner_in(&parent.metadata) {
             return Some(owner);
         }
-        if let Some(set) = self.context.caches.sets.get(self.namespace, set_in(&parent.metadata)?) {
+        if let Some(set) = self.context.caches.sets.named(self.namespace, set_in(&parent.metadata)?)
+        {
             return owner_in(&set.metadata);
         }
         self.owner_by_labels(parent.metadata.labels.as_ref()?)
@@ -196,7 +197,7 @@ impl Scope<'_> {
     }
 
     fn template_of_set(&self, parent: &Machine) -> Option<ObjectRef> {
-        let set = self.context.caches.sets.get(self.namespace, set_in(&parent.metadata)?)?;
+        let set = self.context.caches.sets.named(self.namespace, set_in(&parent.metadata)?)?;
         Some(set.spec.infrastructure_ref().clone())
     }
 
@@ -260,7 +261,7 @@ impl Scope<'_> {
 
     /// The template that an owner's next machine is made from, if it was seen.
     pub(super) fn next_template(&self, template: &ObjectRef) -> Option<Arc<Metal3MachineTemplate>> {
-        self.context.caches.templates.get(self.namespace, template.name.as_deref()?)
+        self.context.caches.templates.named(self.namespace, template.name.as_deref()?)
     }
 
     /// The owner of this kind and name, whatever its uid.
@@ -275,10 +276,10 @@ impl Scope<'_> {
     fn watched_owner(&self, owner: &Owner) -> Option<OfOwner> {
         let (caches, served) = (&self.context.caches, self.context.served);
         if owner.kind == "MachineDeployment" {
-            let found = caches.deployments.get(self.namespace, &owner.name)?;
+            let found = caches.deployments.named(self.namespace, &owner.name)?;
             return Some(OfOwner::of_workers(served, &found));
         }
-        let found = caches.control_planes.as_ref()?.get(self.namespace, &owner.name)?;
+        let found = caches.control_planes.named(self.namespace, &owner.name)?;
         Some(OfOwner::of_plane(served, &found))
     }
 
@@ -287,7 +288,7 @@ impl Scope<'_> {
         let (caches, served) = (&self.context.caches, self.context.served);
         let deployments = caches.deployments.of_namespace(self.namespace);
         let deployments = deployments.map(|it| OfOwner::of_workers(served, &it));
-        let planes = caches.control_planes.iter().flat_map(|all| all.of_namespace(self.namespace));
+        let planes = caches.control_planes.of_namespace(self.namespace);
         let planes = planes.map(|it| OfOwner::of_plane(served, &it));
         // One of another provider is found by its cluster.
         let clusters = caches.clusters.of_namespace(self.namespace);
@@ -335,7 +336,7 @@ impl Scope<'_> {
         let machines: Vec<_> = self.parents_of(owner).filter(stays).collect();
         let may_come = |it: &&Arc<Machine>| {
             let name = it.spec.infrastructure_ref.name.as_deref().unwrap_or_default();
-            let seen = caches.machines.get(self.namespace, name);
+            let seen = caches.machines.named(self.namespace, name);
             // Of one that was not seen nothing is known.
             seen.is_none_or(|it| may_come_for(host, &it) && self.cached_reuse(&it) != Reuse::Off)
         };

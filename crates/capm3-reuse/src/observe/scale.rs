@@ -81,10 +81,10 @@ impl Scope<'_> {
         let (caches, served) = (&self.context.caches, self.context.served);
         let name = &key.object().name;
         let (workers, version) = if matches!(key, Key::Set(_)) {
-            let found = caches.sets.get(self.namespace, name)?;
+            let found = caches.sets.named(self.namespace, name)?;
             (OfOwner::of_workers(served, &found), found.resource_version())
         } else {
-            let found = caches.deployments.get(self.namespace, name)?;
+            let found = caches.deployments.named(self.namespace, name)?;
             (OfOwner::of_workers(served, &found), found.resource_version())
         };
         Some((workers, version.unwrap_or_default()))
@@ -92,7 +92,7 @@ impl Scope<'_> {
 
     fn is_halted(&self, workers: &OfOwner) -> bool {
         let name = workers.cluster.as_deref().unwrap_or_default();
-        let cluster = self.context.caches.clusters.get(self.namespace, name);
+        let cluster = self.context.caches.clusters.named(self.namespace, name);
         let stays = |it: &ObjectMeta| it.deletion_timestamp.is_none();
         let goes_on = cluster.is_some_and(|it| !it.is_paused() && stays(&it.metadata));
         workers.paused || !goes_on || !stays(&workers.metadata)
@@ -144,7 +144,7 @@ impl Scope<'_> {
         // One that lost its host is replaced by people or by its remediation, and nobody else's host makes up for it.
         let stays = machines.iter().filter(|it| it.metadata.deletion_timestamp.is_none());
         let lost = stays.filter_map(named).filter(|it| {
-            let machine = caches.machines.get(self.namespace, it);
+            let machine = caches.machines.named(self.namespace, it);
             !with_host.contains(it) && machine.is_some_and(|it| is_housed(&it))
         });
         let count = |it: usize| i32::try_from(it).unwrap_or(i32::MAX);

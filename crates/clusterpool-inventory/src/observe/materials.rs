@@ -3,6 +3,7 @@
 use api_types::hive::{ClusterDeploymentCustomization, ClusterPool, ClusterPoolSpec};
 use api_types::name::is_name;
 use controller_kit::api_error;
+use controller_kit::cache::Cache;
 use controller_kit::engine::{self, Error};
 use k8s_openapi::api::core::v1::Secret as KubeSecret;
 use kube::api::Api;
@@ -11,7 +12,6 @@ use kube::{Client, ResourceExt as _};
 use serde_json::Value;
 
 use super::entries::version;
-use crate::context::Cache;
 use crate::index::key_in;
 use crate::make::{Materials, Secret, name_in};
 use crate::naming;

@@ -1,0 +1,60 @@
+//! What a watch has shown of a kind, by namespace and name.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::runtime::reflector::{ObjectRef, Store};
+
+use crate::engine::ObjectKey;
+use crate::watch::{Undecodable, Watchable};
+
+/// What a watch has shown of a kind, in the version in which that is served. It is behind the writes of everybody, also our own.
+#[derive(Clone)]
+pub struct Cache<K: Watchable> {
+    /// Objects that can be decoded.
+    pub store: Store<K>,
+    /// Those that cannot be, which are not gone.
+    pub broken: Undecodable,
+    pub(crate) version: K::DynamicType,
+}
+
+impl<K: Watchable> Cache<K> {
+    /// What is in this store, where all objects can be decoded.
+    pub fn of(store: Store<K>, version: K::DynamicType) -> Self {
+        Self { store, broken: Undecodable::default(), version }
+    }
+
+    /// An object as it was last seen, if it can be decoded.
+    pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
+        let named = ObjectRef::new_with(&key.name, self.version.clone());
+        self.store.get(&if key.namespace.is_empty() { named } else { named.within(&key.namespace) })
+    }
+
+    /// The same by its names.
+    pub fn named(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        self.get(&ObjectKey::new(namespace, name))
+    }
+
+    /// Whether an object is there and cannot be decoded.
+    pub fn is_broken(&self, key: &ObjectKey) -> bool {
+        self.broken.get(Some(&key.namespace), &key.name).is_some()
+    }
+
+    /// The version in which an object was last seen.
+    pub fn version(&self, key: &ObjectKey) -> Option<u64> {
+        self.get(key)?.meta().resource_version.as_deref()?.parse().ok()
+    }
+
+    /// An object for events, also one that is gone.
+    pub fn reference(&self, key: &ObjectKey) -> ObjectReference {
+        let found = self.get(key);
+        let gone = || key.reference::<K>(&self.version);
+        found.map_or_else(gone, |it| it.object_ref(&self.version))
+    }
+
+    /// All of a namespace.
+    pub fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = Arc<K>> + use<K> {
+        let is_here = |it: &K| it.meta().namespace.as_deref() == Some(namespace);
+        self.store.state_filter(is_here).into_iter()
+    }
+}
