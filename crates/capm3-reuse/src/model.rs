@@ -519,8 +519,6 @@ pub struct KeptSeen {
     pub owner: Option<OwnerSeen>,
     /// For how long its owner has needed no host more than it has.
     pub settled_for: Option<Duration>,
-    /// Whether a live look did not bear out that it is kept no longer.
-    pub doubted: bool,
 }
 
 /// A host that its machine left. Everything is as it was read live, the host first.

@@ -25,7 +25,7 @@ use crate::index::Wish;
 use crate::machine::{
     created, given_up, host_name_bytes, intended, is_held, was_associated, was_up,
 };
-use crate::model::{HeldBack, KeptSeen, Key, MachineSeen, Memory, Observed, Seen, Write};
+use crate::model::{HeldBack, Key, MachineSeen, Memory, Observed, Seen};
 use crate::outline::owner_of_kind;
 use crate::reservation;
 use crate::seen::{Data, HostSeen, Parent, Reuse, Verdict};
@@ -38,7 +38,6 @@ pub mod left;
 pub mod node;
 pub mod owner;
 pub mod scale;
-pub mod word;
 
 /// A pass is a few requests; one that takes longer hangs.
 pub const PASS_DEADLINE: Duration = Duration::from_secs(60);
@@ -91,35 +90,29 @@ pub async fn host(
     let observed = if context.seems_left(&host) {
         scope.left(&key.name).await?.map(|it| Observed::Left(Box::new(it)))
     } else {
-        scope.kept(&host, memory).await?.map(|it| Observed::Kept(Box::new(it)))
+        scope.kept(&host, memory).await?
     };
     Ok(observed.map(|observed| Seen::of(observed, version, until)))
 }
 
 impl Scope<'_> {
-    /// Reads what a decision about a kept host needs: before somebody's reservation is taken away, live.
+    /// Reads what a decision about a kept host needs. What is not kept any longer may be another's a moment later, so before
+    /// that the host and its owner are read live: a cache that does not have an owner proves nothing.
     async fn kept(
         &self,
         host: &BareMetalHost,
         memory: &mut Memory,
-    ) -> Result<Option<KeptSeen>, Error> {
+    ) -> Result<Option<Observed>, Error> {
         let policy = &self.context.policy;
-        let Some(cached) = self.kept_seen(host, memory).await? else { return Ok(None) };
+        let Some(cached) = self.kept_seen(host, memory, false).await? else { return Ok(None) };
         memory.settles(is_settled(&cached, policy).then_some(0), Instant::now());
-        let decided = |seen: &KeptSeen| {
-            decide(&Observed::Kept(Box::new(seen.clone())), policy, Timestamp::now())
-        };
-        if decided(&cached).writes.is_empty() {
-            return Ok(Some(cached));
+        let seen = Observed::Kept(Box::new(cached));
+        if decide(&seen, policy, Timestamp::now()).writes.is_empty() {
+            return Ok(Some(seen));
         }
         let Some(live) = self.live_host(&host.name_any()).await? else { return Ok(None) };
-        let Some(mut seen) = self.kept_seen(&live, memory).await? else { return Ok(None) };
-        for write in decided(&seen).writes {
-            if let Write::Free { why, .. } = write {
-                seen.doubted = !self.confirms(&seen.kept, why).await?;
-            }
-        }
-        Ok(Some(seen))
+        let seen = self.kept_seen(&live, memory, true).await?;
+        Ok(seen.map(|it| Observed::Kept(Box::new(it))))
     }
 
     /// Reads what a decision about a machine needs but its Node.
@@ -159,7 +152,7 @@ impl Scope<'_> {
             let found = cluster.and_then(|name| clusters.named(self.namespace, &name));
             found.map(|it| (*it).clone())
         };
-        seen.owner = self.owner_of(&machine, &seen.parent);
+        seen.owner = self.owner_of(&machine);
         seen.claim = self.data_claim(&machine).and_then(|it| it.uid());
         seen.data = self.cached_data(&machine);
         if machine.metadata.deletion_timestamp.is_some() {
@@ -339,8 +332,7 @@ impl Scope<'_> {
     /// For whom the host is to be kept, as owner and template say now.
     async fn verdict(&self, seen: &MachineSeen) -> Result<Verdict, Error> {
         let cluster = seen.cluster.as_ref();
-        let owner = self.live_owner_of(&seen.machine, &seen.parent, cluster).await?;
-        let Some(wanted) = owner else {
+        let Some(wanted) = self.owner_for_good(&seen.machine, cluster) else {
             let why = "no control plane and no MachineDeployment owns its Machine";
             return Ok(Verdict::Nobody(why.to_owned()));
         };
@@ -348,7 +340,7 @@ impl Scope<'_> {
             return Ok(Verdict::Nobody("its cluster is being deleted".to_owned()));
         }
         let cloned_from = template_name(&seen.machine);
-        self.verdict_of(&wanted, &seen.parent, cloned_from).await
+        self.verdict_of(&wanted, cloned_from).await
     }
 }
 

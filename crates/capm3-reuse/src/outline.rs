@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use api_types::ContractVersion;
 use api_types::capi::{self, Cluster, KubeadmControlPlane, Machine, OwnerStatus, ReplicasSpec};
 use api_types::capm3::Metal3Machine;
-use api_types::foreign::{Foreign, ForeignKind};
+use api_types::foreign::{Foreign, ForeignKind, Unknown};
 use api_types::metal3::BareMetalHost;
 use api_types::names;
 use api_types::names::capi::{CONTROL_PLANE_GROUP, GROUP};
@@ -73,8 +73,8 @@ impl OfOwner {
         Self {
             template: Some(it.spec.infrastructure_ref().clone()),
             cluster: Some(it.spec.cluster_name.clone()),
-            paused: is_paused(it),
-            rolls_out: common.rolls_out && !is_halted(it),
+            paused: is_paused(&it.metadata, &it.spec.other),
+            rolls_out: common.rolls_out && !is_halted(&it.spec.other),
             ..common
         }
     }
@@ -113,8 +113,7 @@ pub(crate) fn rolls_out(status: &OwnerStatus, generation: Option<i64>, wanted: i
 }
 
 /// Whether a deployment replaces no machine by itself.
-pub(crate) fn is_halted<K: ForeignKind<Spec = ReplicasSpec>>(deployment: &Foreign<K>) -> bool {
-    let spec = &deployment.spec.other;
+pub(crate) fn is_halted(spec: &Unknown) -> bool {
     let strategies = [
         spec.get("rollout").map(|it| &it["strategy"]["type"]),
         spec.get("strategy").map(|it| &it["type"]),
@@ -124,9 +123,8 @@ pub(crate) fn is_halted<K: ForeignKind<Spec = ReplicasSpec>>(deployment: &Foreig
 
 /// Whether a deployment is paused, by annotation or by its own field: then a rollout stands still half way, and goes on with
 /// the hosts that it freed.
-pub(crate) fn is_paused<K: ForeignKind<Spec = ReplicasSpec>>(deployment: &Foreign<K>) -> bool {
-    capi::is_paused(&deployment.metadata)
-        || deployment.spec.other.get("paused") == Some(&Value::Bool(true))
+pub(crate) fn is_paused(metadata: &ObjectMeta, spec: &Unknown) -> bool {
+    capi::is_paused(metadata) || spec.get("paused") == Some(&Value::Bool(true))
 }
 
 /// The cluster that a control plane belongs to: by its label, or by whom it is owned.

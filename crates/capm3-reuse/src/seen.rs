@@ -166,7 +166,7 @@ pub enum Verdict {
 pub struct OwnerSeen {
     /// Whether another installation looks after it.
     pub of_others: bool,
-    /// Whether nobody is told when it changes, as its kind is not watched.
+    /// Whether nobody is told when it changes, as its kind is not watched or no cache shows it as it was read.
     pub is_unwatched: bool,
     /// What to change before anything can be said of it, if it cannot be read.
     pub unreadable: Option<String>,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store};
 
 use crate::engine::ObjectKey;
@@ -43,6 +44,20 @@ impl<K: Watchable> Cache<K> {
     /// The version in which an object was last seen.
     pub fn version(&self, key: &ObjectKey) -> Option<u64> {
         self.get(key)?.meta().resource_version.as_deref()?.parse().ok()
+    }
+
+    /// The metadata of an object, also of one that cannot be decoded.
+    pub fn metadata(&self, key: &ObjectKey) -> Option<ObjectMeta> {
+        let broken = || self.broken.get(Some(&key.namespace), &key.name).map(|it| it.metadata);
+        self.get(key).map(|it| it.meta().clone()).or_else(broken)
+    }
+
+    /// Those of all objects of a namespace.
+    pub fn metadata_of(&self, namespace: &str) -> impl Iterator<Item = ObjectMeta> + use<K> {
+        let mut broken = self.broken.all();
+        broken.retain(|it| it.metadata.namespace.as_deref() == Some(namespace));
+        let decoded = self.of_namespace(namespace).map(|it| it.meta().clone());
+        decoded.chain(broken.into_iter().map(|it| it.metadata))
     }
 
     /// An object for events, also one that is gone.

@@ -71,6 +71,11 @@ impl Undecodable {
         self.0.lock().get(&ObjectKey::new(namespace.unwrap_or_default(), name)).cloned()
     }
 
+    /// Takes notice of one. Gives what was known of it.
+    pub fn put(&self, broken: Broken) -> Option<Broken> {
+        self.0.lock().insert(ObjectKey::of_meta(&broken.metadata), broken)
+    }
+
     /// All of them, in the order of their names.
     pub fn all(&self) -> Vec<Broken> {
         self.0.lock().values().cloned().collect()
@@ -351,7 +356,7 @@ impl<K: Watchable> Listing<K> {
         };
         let metadata = meta.clone();
         let broken = Broken { object, metadata, problem: problem.to_owned() };
-        let known = self.undecodable.0.lock().insert(key.clone(), broken);
+        let known = self.undecodable.put(broken);
         if known.is_none_or(|known| known.object.resource_version != version) {
             tracing::warn!(
                 object.kind = self.kind,

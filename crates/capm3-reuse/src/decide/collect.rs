@@ -1,7 +1,5 @@
 //! When a host is kept no longer: never while a machine of its owner will come for it, and never for nobody.
 
-use std::time::Duration;
-
 use api_types::metal3::BareMetalHost;
 use api_types::names;
 use controller_kit::engine::Next;
@@ -21,8 +19,6 @@ use crate::text;
 const ROLLOUT: u32 = 10;
 /// How many seconds a move to another cluster takes at most.
 const MOVE: i64 = 3600;
-/// How soon to look again at a host whose owner the caches do not show as it is; they wake it when they do.
-const DOUBT: Duration = Duration::from_secs(60);
 
 /// Our note beside CAPM3's label proves nothing: CAPM3 leaves it where it is.
 pub(super) fn left_to_capm3(seen: &KeptSeen, policy: &Policy) -> Option<Decision> {
@@ -146,9 +142,6 @@ fn renew(seen: &KeptSeen, owner: &Owner) -> Decision {
 fn free(seen: &KeptSeen, reason: Reason, why: &str) -> Decision {
     if !is_cleared(&seen.host) {
         return Decision::rest(Reason::Kept);
-    }
-    if seen.doubted {
-        return Decision { next: Next::After(DOUBT), ..Decision::rest(Reason::Kept) };
     }
     let host = seen.host.name_any();
     let unwiped = unwiped(seen.host.spec.automated_cleaning_mode.as_deref());

@@ -4,6 +4,7 @@ use api_types::capi::{Cluster, ClusterSpec};
 use api_types::name::is_name;
 use api_types::names;
 use controller_kit::engine::{Error, found};
+use controller_kit::watch::Broken;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
@@ -22,10 +23,12 @@ impl Scope<'_> {
         Ok(live.map(outlines))
     }
 
-    /// Whether any cluster of a namespace is paused, where nothing says which one it is about.
+    /// Whether any cluster of a namespace is paused, where nothing says which one it is about. One that cannot be decoded may be.
     pub fn is_any_cluster_paused(&self) -> bool {
-        let mut clusters = self.context.caches.clusters.of_namespace(self.namespace);
-        clusters.any(|it| it.is_paused())
+        let clusters = &self.context.caches.clusters;
+        let is_here = |it: &Broken| it.metadata.namespace.as_deref() == Some(self.namespace);
+        clusters.broken.all().iter().any(is_here)
+            || clusters.of_namespace(self.namespace).any(|it| it.is_paused())
     }
 }
 

@@ -39,7 +39,7 @@ impl Scope<'_> {
         let filter = self.context.watch_filter();
         let owner = match &verdict {
             // Without a filter everything is ours.
-            Some(owner) if filter.is_some() => self.owner_by_name(owner).await?,
+            Some(owner) if filter.is_some() => self.owner_by_name(owner, false).await?,
             _ => None,
         };
         let of_others = is_of_others(owner.as_ref().map(|it| &it.metadata), &host, filter);

@@ -6,18 +6,19 @@ use std::time::{Duration, Instant};
 
 use api_types::capi::{Cluster, Machine, OwnerStatus};
 use api_types::capm3::{HostSelector, Metal3Machine, Metal3MachineTemplate};
+use api_types::foreign::Unknown;
 use api_types::metal3::BareMetalHost;
 use api_types::name::is_name;
 use api_types::names;
 use api_types::names::capi::{CONTROL_PLANE_GROUP, GROUP};
 use api_types::reference::ObjectRef;
 use controller_kit::api_error::unless_gone;
-use controller_kit::engine::Error;
 use controller_kit::engine::error::asked_within;
+use controller_kit::engine::{Error, ObjectKey};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
-use kube::api::{Api, ApiResource, DynamicObject, ListParams};
+use kube::api::{Api, ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 
@@ -25,9 +26,9 @@ use super::{Scope, cluster};
 use crate::host::is_of_others;
 use crate::machine::is_housed;
 use crate::model::{KeptSeen, Memory};
-use crate::outline::{OfOwner, named, owner_of_kind};
+use crate::outline::{OfOwner, cluster_of, is_halted, is_paused, named, owner_of_kind};
 use crate::reservation::{Kept, Owner};
-use crate::seen::{OwnerSeen, Parent, Reuse, Verdict};
+use crate::seen::{OwnerSeen, Reuse, Verdict};
 use crate::selector::{Labels, Selector};
 use crate::served::Served;
 use crate::text;
@@ -38,91 +39,62 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(40);
 
 impl Scope<'_> {
     /// Who owns the Machine of a `Metal3Machine`. Without the Machine its labels, which the `Metal3Machine` has too, say it.
-    pub fn owner_of(&self, machine: &Metal3Machine, parent: &Parent) -> Option<Owner> {
-        let Parent::Here(parent) = parent else {
-            return self.owner_by_labels(machine.metadata.labels.as_ref()?);
-        };
-        if let Some(owner) = owner_in(&parent.metadata) {
+    pub fn owner_of(&self, machine: &Metal3Machine) -> Option<Owner> {
+        let metadata = self.metadata_behind(machine);
+        if let Some(owner) = owner_in(&metadata) {
             return Some(owner);
         }
-        if let Some(set) = self.context.caches.sets.named(self.namespace, set_in(&parent.metadata)?)
-        {
-            return owner_in(&set.metadata);
+        let set = set_in(&metadata).map(|it| ObjectKey::new(self.namespace, it));
+        if let Some(set) = set.and_then(|it| self.context.caches.sets.metadata(&it)) {
+            return owner_in(&set);
         }
-        self.owner_by_labels(parent.metadata.labels.as_ref()?)
+        let named = named_by_labels(self.context.served, metadata.labels.as_ref()?, None)?;
+        self.watched_owner(&named).map(|it| it.owner)
     }
 
-    /// The same for a verdict, which is for good: what the caches do not have is looked for live. A Machine that cannot be
-    /// decoded is in none.
-    pub async fn live_owner_of(
+    /// The same for a verdict, which is for good: labels name an owner that no cache has, too.
+    pub(super) fn owner_for_good(
         &self,
         machine: &Metal3Machine,
-        parent: &Parent,
         cluster: Option<&Cluster>,
-    ) -> Result<Option<Owner>, Error> {
-        if let Some(owner) = self.owner_of(machine, parent) {
-            return Ok(Some(owner));
-        }
-        let live = match parent {
-            Parent::Gone(name) => self.live_parent(name).await?,
-            Parent::Here(_) | Parent::None => None,
-        };
-        let metadata = parent.here().map(|it| &it.metadata).or(live.as_ref());
-        let metadata = metadata.unwrap_or(&machine.metadata);
-        if let Some(owner) = owner_in(metadata) {
-            return Ok(Some(owner));
-        }
-        if let Some(set) = set_in(metadata).filter(|it| is_name(it)) {
-            let sets = self.untyped(GROUP, "MachineSet");
-            let asked = async { unless_gone(sets.get(set).await) };
-            if let Some(set) = asked_within(PATIENCE, "get a MachineSet", asked).await? {
-                return Ok(owner_in(&set.metadata));
-            }
-        }
-        let labels = metadata.labels.as_ref();
-        Ok(labels.and_then(|labels| named_by_labels(self.context.served, labels, cluster)))
+    ) -> Option<Owner> {
+        self.owner_of(machine).or_else(|| {
+            let labels = self.metadata_behind(machine).labels?;
+            named_by_labels(self.context.served, &labels, cluster)
+        })
     }
 
-    /// What a Machine says of itself, without its type.
-    async fn live_parent(&self, name: &str) -> Result<Option<ObjectMeta>, Error> {
-        let (machines, its) = (self.untyped(GROUP, "Machine"), format!("metadata.name={name}"));
-        let its = ListParams::default().fields(&its);
-        let found = asked_within(PATIENCE, "look for a Machine", machines.list_metadata(&its));
-        Ok(found.await?.items.into_iter().next().map(|it| it.metadata))
-    }
-
-    fn owner_by_labels(&self, labels: &Labels) -> Option<Owner> {
-        self.watched_owner(&named_by_labels(self.context.served, labels, None)?).map(|it| it.owner)
+    /// The metadata of a machine's Machine, also of one that cannot be decoded; its own without one.
+    fn metadata_behind(&self, machine: &Metal3Machine) -> ObjectMeta {
+        let parent = owner_of_kind(&machine.metadata, "Machine");
+        let parent = parent.map(|it| ObjectKey::new(self.namespace, it));
+        let found = parent.and_then(|it| self.context.caches.parents.metadata(&it));
+        found.unwrap_or_else(|| machine.metadata.clone())
     }
 
     /// For whom a host is to be kept, by a live look at the owner and at the template that it points to now.
-    pub async fn verdict_of(
+    pub(super) async fn verdict_of(
         &self,
         owner: &Owner,
-        parent: &Parent,
         cloned_from: Option<&str>,
     ) -> Result<Verdict, Error> {
         let nobody = |why: &str| Ok(Verdict::Nobody(why.to_owned()));
-        let live = match self.live_owner(owner).await? {
-            Found::Here(live) if is_it(&live, owner) => live,
-            Found::Here(_) | Found::Gone => return nobody("its owner is gone"),
-            Found::Unreadable(why) => {
-                let own = match cloned_from {
-                    Some(name) => self.live_reuse(name).await?,
-                    None => Reuse::Off,
-                };
-                return Ok(of_unreadable(why, &own));
-            }
-        };
+        let live = self.live_owner(owner).await?.filter(|it| is_it(it, owner));
+        let Some(live) = live else { return nobody("its owner is gone") };
+        if let Some(why) = live.unreadable {
+            let own = match cloned_from {
+                Some(name) => self.live_reuse(name).await?,
+                None => Reuse::Off,
+            };
+            return Ok(of_unreadable(why, &own));
+        }
         if live.metadata.deletion_timestamp.is_some() {
             return nobody("its owner is being deleted");
         }
-        let named = template_in(&live.data);
-        let of_set = parent.here().and_then(|it| self.template_of_set(it));
-        for name in asked_in_turn(named.as_ref(), of_set, cloned_from) {
-            if let Some(template) = self.live_template(&name).await? {
-                let uid = live.uid().unwrap_or_default();
-                return Ok(by_template(Owner { uid, ..owner.clone() }, &name, &template.data));
+        let named = live.template;
+        for name in asked_in_turn(named.as_ref(), cloned_from) {
+            if let Some(template) = self.live_template(name).await? {
+                return Ok(by_template(live.owner, name, &template.data));
             }
         }
         Ok(without_template(owner, named.as_ref()))
@@ -147,24 +119,19 @@ impl Scope<'_> {
         if is_watched(owner) {
             return None;
         }
-        match self.live_owner(owner).await {
-            Ok(Found::Unreadable(why)) => Some(why),
-            Ok(Found::Here(_) | Found::Gone) | Err(_) => None,
-        }
+        self.live_owner(owner).await.ok()??.unreadable
     }
 
-    /// The owner of that kind and name as it is now.
-    pub(super) async fn live_owner(&self, owner: &Owner) -> Result<Found, Error> {
-        let Some(name) = is_name(&owner.name).then_some(&owner.name) else {
-            return Ok(Found::Gone);
-        };
+    /// The owner of that kind and name as it is now, whatever its uid.
+    async fn live_owner(&self, owner: &Owner) -> Result<Option<OfOwner>, Error> {
+        let Some(name) = is_name(&owner.name).then_some(&owner.name) else { return Ok(None) };
         let kind = if is_watched(owner) {
             self.resource(owner.group(), &owner.kind)
         } else {
             // In the version that is served now: a reservation may be older than that.
             match self.served_kind(owner).await? {
                 Some(kind) => kind,
-                None => return Ok(not_served(owner)),
+                None => return Ok(Some(not_served(owner))),
             }
         };
         let api: Api<DynamicObject> =
@@ -196,36 +163,37 @@ impl Scope<'_> {
         Api::namespaced_with(self.context.kit.client.clone(), self.namespace, &kind)
     }
 
-    fn template_of_set(&self, parent: &Machine) -> Option<ObjectRef> {
-        let set = self.context.caches.sets.named(self.namespace, set_in(&parent.metadata)?)?;
-        Some(set.spec.infrastructure_ref().clone())
-    }
-
-    /// What is known of a kept host.
+    /// What is known of a kept host: of its owner by the caches, or as that is now.
     pub(super) async fn kept_seen(
         &self,
         host: &BareMetalHost,
         memory: &Memory,
+        is_live: bool,
     ) -> Result<Option<KeptSeen>, Error> {
         let Some(kept) = Kept::of(host) else { return Ok(None) };
-        let owner = self.owner_seen(host, &kept).await?;
+        let owner = self.owner_seen(host, &kept, is_live).await?;
         let settled_for = memory.settled_for(Instant::now());
-        Ok(Some(KeptSeen { host: host.clone(), kept, owner, settled_for, doubted: false }))
+        Ok(Some(KeptSeen { host: host.clone(), kept, owner, settled_for }))
     }
 
     async fn owner_seen(
         &self,
         host: &BareMetalHost,
         kept: &Kept,
+        is_live: bool,
     ) -> Result<Option<OwnerSeen>, Error> {
-        let outline = match kept {
-            Kept::For(owner) => self.owner_by_name(owner).await?,
-            Kept::ByLabel(label) => self.owner_by_label(label).await?,
+        let named = match kept {
+            Kept::For(owner) => Some(owner.clone()),
+            Kept::ByLabel(label) => self.owner_by_label(label),
+        };
+        let outline = match named {
+            Some(owner) => self.owner_by_name(&owner, is_live).await?,
+            None => None,
         };
         let Some(outline) = outline else {
             // While its cluster is moved here an owner may still be to come, and nothing is written while it is paused.
-            let paused = self.is_any_cluster_paused();
-            return Ok(paused.then(|| OwnerSeen { paused, ..OwnerSeen::default() }));
+            let unknown = OwnerSeen { paused: true, is_unwatched: true, ..OwnerSeen::default() };
+            return Ok(self.is_any_cluster_paused().then_some(unknown));
         };
         let cluster = outline.cluster.as_deref();
         let found = self.cluster(cluster).await?;
@@ -235,8 +203,13 @@ impl Scope<'_> {
             // No machine of this installation takes it any more.
             without_host.clear();
         }
-        let template = outline.template.and_then(|template| self.next_template(&template));
+        let named = outline.template.as_ref();
+        let template = named.and_then(|it| self.next_template(it));
         let template = template.as_ref().map(|it| &it.spec);
+        let reuse = match named.and_then(|it| it.name.as_deref()) {
+            Some(name) if is_live => (self.live_reuse(name).await? == Reuse::Off).then_some(false),
+            _ => template.map(|it| it.node_reuse.unwrap_or(false)),
+        };
         let born = outline.metadata.creation_timestamp.as_ref();
         let born = born.map_or(Timestamp::UNIX_EPOCH, |born| born.0);
         Ok(Some(OwnerSeen {
@@ -255,7 +228,7 @@ impl Scope<'_> {
                 || template
                     .is_some_and(|it| !selects(it.template.spec.host_selector.as_ref(), host)),
             rolls_out: outline.rolls_out,
-            reuse: template.map(|it| it.node_reuse.unwrap_or(false)),
+            reuse,
         }))
     }
 
@@ -264,12 +237,16 @@ impl Scope<'_> {
         self.context.caches.templates.named(self.namespace, template.name.as_deref()?)
     }
 
-    /// The owner of this kind and name, whatever its uid.
-    pub(super) async fn owner_by_name(&self, owner: &Owner) -> Result<Option<OfOwner>, Error> {
-        if is_watched(owner) {
+    /// The owner of this kind and name, whatever its uid: by the caches where it is watched, or as it is now.
+    pub(super) async fn owner_by_name(
+        &self,
+        owner: &Owner,
+        is_live: bool,
+    ) -> Result<Option<OfOwner>, Error> {
+        if is_watched(owner) && !is_live {
             return Ok(self.watched_owner(owner));
         }
-        self.unwatched_owner(owner).await
+        self.live_owner(owner).await
     }
 
     /// The same of a kind that is watched.
@@ -283,39 +260,21 @@ impl Scope<'_> {
         Some(OfOwner::of_plane(served, &found))
     }
 
-    /// The owner that CAPM3 wrote down as a label.
-    async fn owner_by_label(&self, label: &str) -> Result<Option<OfOwner>, Error> {
+    /// The owner that CAPM3 wrote down as a label, also one that cannot be decoded.
+    fn owner_by_label(&self, label: &str) -> Option<Owner> {
         let (caches, served) = (&self.context.caches, self.context.served);
-        let deployments = caches.deployments.of_namespace(self.namespace);
-        let deployments = deployments.map(|it| OfOwner::of_workers(served, &it));
-        let planes = caches.control_planes.of_namespace(self.namespace);
-        let planes = planes.map(|it| OfOwner::of_plane(served, &it));
+        let deployments = caches.deployments.metadata_of(self.namespace);
+        let deployments = deployments.map(|it| named(GROUP, served.core, "MachineDeployment", &it));
+        let version = served.version_of(CONTROL_PLANE_GROUP);
+        let planes = caches.control_planes.metadata_of(self.namespace);
+        let planes =
+            planes.map(|it| named(CONTROL_PLANE_GROUP, version, "KubeadmControlPlane", &it));
         // One of another provider is found by its cluster.
         let clusters = caches.clusters.of_namespace(self.namespace);
         let others =
             clusters.filter_map(|it| Owner::from_reference(it.spec.control_plane_ref.as_ref()?));
-        let watched = deployments.chain(planes).map(|it| it.owner);
-        let mut all = watched.chain(others.filter(|it| !is_watched(it)));
-        match all.find(|it| it.label() == label) {
-            Some(owner) => self.owner_by_name(&owner).await,
-            None => Ok(None),
-        }
-    }
-
-    /// A control plane of another provider: these are not watched.
-    async fn unwatched_owner(&self, owner: &Owner) -> Result<Option<OfOwner>, Error> {
-        let live = match self.live_owner(owner).await? {
-            Found::Here(live) => live,
-            // What cannot be read may be there.
-            Found::Unreadable(why) => return Ok(Some(OfOwner::unknown(owner, why))),
-            Found::Gone => return Ok(None),
-        };
-        let status: OwnerStatus =
-            serde_json::from_value(live.data["status"].clone()).unwrap_or_default();
-        let replicas = live.data["spec"]["replicas"].as_i64().and_then(|it| i32::try_from(it).ok());
-        let owner = Owner { uid: live.uid().unwrap_or_default(), ..owner.clone() };
-        let common = OfOwner::of(owner, &live.metadata, replicas, Some(&status));
-        Ok(Some(OfOwner { template: template_in(&live.data), is_unwatched: true, ..common }))
+        let mut all = deployments.chain(planes).chain(others.filter(|it| !is_watched(it)));
+        all.find(|it| it.label() == label)
     }
 
     /// The Machines of an owner.
@@ -381,14 +340,12 @@ fn set_in(metadata: &ObjectMeta) -> Option<&str> {
 
 /// The templates that say whether a host is kept, by name: each only where those before it are not there. An owner may be
 /// written before its new template is, and then the one that the machine was cloned from is the last that said it.
-fn asked_in_turn(
-    named: Option<&ObjectRef>,
-    of_set: Option<ObjectRef>,
-    cloned_from: Option<&str>,
-) -> Vec<String> {
-    let cloned_from = cloned_from.filter(|_| named.is_none_or(is_template));
-    let references = named.cloned().into_iter().chain(of_set).filter(is_template);
-    references.filter_map(|it| it.name).chain(cloned_from.map(str::to_owned)).collect()
+fn asked_in_turn<'a>(named: Option<&'a ObjectRef>, cloned_from: Option<&'a str>) -> Vec<&'a str> {
+    if named.is_some_and(|it| !is_template(it)) {
+        return Vec::new();
+    }
+    let named = named.and_then(|it| it.name.as_deref());
+    named.into_iter().chain(cloned_from).collect()
 }
 
 /// The verdict where the owner cannot be read: a host of a machine that never asked for reuse need not wait until it can.
@@ -423,15 +380,29 @@ fn reuse_in(name: &str, template: &Value) -> Reuse {
     }
 }
 
-pub(super) enum Found {
-    Here(Box<DynamicObject>),
-    Gone,
-    Unreadable(String),
+/// All of an owner of any kind that a decision depends on, as it was read: one that its type could not decode is there.
+fn as_read(owner: &Owner, live: &DynamicObject) -> OfOwner {
+    let read = |field: &str| live.data[field].clone();
+    let status: OwnerStatus = serde_json::from_value(read("status")).unwrap_or_default();
+    let spec: Unknown = serde_json::from_value(read("spec")).unwrap_or_default();
+    let replicas = spec.get("replicas").and_then(Value::as_i64);
+    let replicas = replicas.and_then(|it| i32::try_from(it).ok());
+    let cluster = spec.get("clusterName").and_then(Value::as_str).map(str::to_owned);
+    let owner = Owner { uid: live.uid().unwrap_or_default(), ..owner.clone() };
+    let common = OfOwner::of(owner, &live.metadata, replicas, Some(&status));
+    OfOwner {
+        template: template_in(&live.data),
+        cluster: cluster.or_else(|| cluster_of(&live.metadata)),
+        paused: is_paused(&live.metadata, &spec),
+        rolls_out: common.rolls_out && !is_halted(&spec),
+        is_unwatched: true,
+        ..common
+    }
 }
 
 /// Whether this is the very owner, and not a later one of its name.
-pub(super) fn is_it(live: &DynamicObject, owner: &Owner) -> bool {
-    owner.uid.is_empty() || live.uid().as_ref() == Some(&owner.uid)
+fn is_it(live: &OfOwner, owner: &Owner) -> bool {
+    owner.uid.is_empty() || live.owner.uid == owner.uid
 }
 
 fn is_watched(owner: &Owner) -> bool {
@@ -443,26 +414,25 @@ fn as_found(
     owner: &Owner,
     plural: &str,
     answer: kube::Result<Option<DynamicObject>>,
-) -> kube::Result<Found> {
+) -> kube::Result<Option<OfOwner>> {
     let (kind, name, group) = (&owner.kind, &owner.name, owner.group());
     let is_given = is_watched(owner);
     match answer {
-        Ok(live) => Ok(live.map_or(Found::Gone, |live| Found::Here(Box::new(live)))),
+        Ok(live) => Ok(live.map(|it| as_read(owner, &it))),
         Err(kube::Error::Api(status)) if status.is_forbidden() && !is_given => {
-            Ok(Found::Unreadable(format!(
+            let why = format!(
                 "{kind} {name} may not be read: allow get on {plural} of {group} to this account"
-            )))
+            );
+            Ok(Some(OfOwner::unknown(owner, why)))
         }
         Err(error) => Err(error),
     }
 }
 
-fn not_served(owner: &Owner) -> Found {
-    Found::Unreadable(format!(
-        "the API server serves no {} of {}: install its CRD",
-        owner.kind,
-        owner.group()
-    ))
+fn not_served(owner: &Owner) -> OfOwner {
+    let (kind, group) = (&owner.kind, owner.group());
+    let why = format!("the API server serves no {kind} of {group}: install its CRD");
+    OfOwner::unknown(owner, why)
 }
 
 /// Whether discovery says that there is no such group. Any other failure says nothing.
@@ -482,7 +452,7 @@ const PLACES: [&str; 5] = [
 ];
 
 /// The template that an owner's next machine is made from.
-pub(super) fn template_in(owner: &Value) -> Option<ObjectRef> {
+fn template_in(owner: &Value) -> Option<ObjectRef> {
     let found = PLACES.iter().filter_map(|place| owner.pointer(place)).find(|it| !it.is_null())?;
     serde_json::from_value(found.clone()).ok()
 }

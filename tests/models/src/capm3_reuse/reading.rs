@@ -284,7 +284,7 @@ impl Hall {
             reuse: Some(true),
             ..OwnerSeen::default()
         });
-        let seen = KeptSeen { host, kept, owner, settled_for: None, doubted: false };
+        let seen = KeptSeen { host, kept, owner, settled_for: None };
         let decision = decide(&Observed::Kept(Box::new(seen)), &policy(), Timestamp::UNIX_EPOCH);
         decision.writes.iter().filter_map(|write| as_move(write, Person::default())).collect()
     }

@@ -186,7 +186,7 @@ fn any_kept() -> impl Strategy<Value = (KeptSeen, Policy)> {
             };
             let owner = (!flags[9]).then_some(owner);
             let settled_for = since.map(Duration::from_secs);
-            let seen = KeptSeen { host, kept, owner, settled_for, doubted: false };
+            let seen = KeptSeen { host, kept, owner, settled_for };
             (seen, Policy { collect_capm3: flags[10], ..Policy::default() })
         },
     )

@@ -3,6 +3,8 @@
 use serde_json::json;
 
 use api_types::capi::{MachineDeployment, MachineDeploymentKind};
+use controller_kit::watch::Broken;
+use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::*;
 use crate::context::tests::{VERSION, no_caches, nowhere, store};
@@ -37,7 +39,7 @@ fn a_deployment_that_waits_for_people_rolls_nothing_out() {
         (json!({"rollout": {"strategy": {"type": "RollingUpdate"}}}), false),
     ] {
         let it: MachineDeployment = serde_json::from_value(json!({"spec": spec})).unwrap();
-        assert_eq!(is_halted(&it), wanted, "{spec}");
+        assert_eq!(is_halted(&it.spec.other), wanted, "{spec}");
     }
 }
 
@@ -50,7 +52,8 @@ fn a_deployment_is_paused_by_its_annotation_and_by_its_field() {
         (json!({"metadata": {"annotations": {names::capi::PAUSED: ""}}}), true),
     ] {
         let deployment: MachineDeployment = serde_json::from_value(it.clone()).unwrap();
-        assert_eq!(is_paused(&deployment), wanted, "{it}");
+        let found = is_paused(&deployment.metadata, &deployment.spec.other);
+        assert_eq!(found, wanted, "{it}");
     }
 }
 
@@ -67,9 +70,10 @@ fn a_right_that_the_chart_gives_and_that_is_away_is_no_word_about_an_owner() {
     }
     let other = of_kind("RKE2ControlPlane");
     let told = as_found(&other, "rke2controlplanes", refused(403));
-    assert!(matches!(told, Ok(Found::Unreadable(why)) if why.contains("rke2controlplanes")));
+    let why = told.unwrap().unwrap().unreadable.unwrap();
+    assert!(why.contains("rke2controlplanes"), "{why}");
     assert!(as_found(&other, "x", refused(500)).is_err());
-    assert!(matches!(as_found(&other, "x", Ok(None)), Ok(Found::Gone)));
+    assert!(matches!(as_found(&other, "x", Ok(None)), Ok(None)));
 }
 
 #[test]
@@ -115,19 +119,17 @@ fn templates_are_asked_from_the_owner_s_own_to_the_one_a_machine_came_from() {
         });
         serde_json::from_value(it).unwrap()
     };
-    let (now, set) = (template(TEMPLATE_KIND, "now"), template(TEMPLATE_KIND, "set"));
-    let other = template("OtherTemplate", "other");
-    for (named, of_set, wanted) in [
-        (Some(&now), Some(&set), &["now", "set", "first"][..]),
-        (Some(&now), None, &["now", "first"]),
+    let (now, other) = (template(TEMPLATE_KIND, "now"), template("OtherTemplate", "other"));
+    for (named, wanted) in [
+        (Some(&now), &["now", "first"][..]),
         // A provider may name it in a place that is not known here.
-        (None, None, &["first"]),
+        (None, &["first"]),
         // Its next machines are of another provider.
-        (Some(&other), None, &[]),
+        (Some(&other), &[]),
     ] {
-        assert_eq!(asked_in_turn(named, of_set.cloned(), Some("first")), wanted, "{named:?}");
+        assert_eq!(asked_in_turn(named, Some("first")), wanted, "{named:?}");
     }
-    assert!(asked_in_turn(None, None, None).is_empty());
+    assert!(asked_in_turn(None, None).is_empty());
 }
 
 #[test]
@@ -225,7 +227,7 @@ async fn machines_that_select_other_hosts_keep_none_and_those_of_which_nothing_i
     ] {
         let context = seen(known, template, None);
         let kept = Kept::For(owner());
-        let seen = scope(&context).owner_seen(&here, &kept).await.unwrap().unwrap();
+        let seen = scope(&context).owner_seen(&here, &kept, false).await.unwrap().unwrap();
         let without: Vec<&str> = seen.without_host.iter().map(String::as_str).collect();
         assert_eq!((seen.machines, seen.replicas, &without[..]), (1, 2, without_host));
         assert_eq!(seen.wants_others, wants_others);
@@ -240,7 +242,7 @@ async fn machines_that_select_other_hosts_keep_none_and_those_of_which_nothing_i
     for (filter, without_host, wants_others) in [(None, 1, false), (Some("ours"), 0, true)] {
         let context = seen(vec![machine("m", selecting("a"))], Some(template("a")), filter);
         let kept = Kept::For(owner());
-        let seen = scope(&context).owner_seen(&others, &kept).await.unwrap().unwrap();
+        let seen = scope(&context).owner_seen(&others, &kept, false).await.unwrap().unwrap();
         assert_eq!((seen.without_host.len(), seen.wants_others), (without_host, wants_others));
     }
 }
@@ -328,6 +330,117 @@ fn what_an_owner_counts_matters_to_no_kept_host_and_whether_it_rolls_out_does() 
     }
     let more = json!({"spec": {"machineTemplate": template}});
     assert_ne!(plane(&json!({})), plane(&more));
+}
+
+/// Or a reservation would end for what only one of them says.
+#[test]
+fn an_owner_is_the_same_whether_it_is_decoded_or_read_live() {
+    let served = Served {
+        core: VERSION,
+        infrastructure: VERSION,
+        control_plane: Some(VERSION),
+        data: false,
+    };
+    let template = json!({"spec": {"infrastructureRef": {"kind": TEMPLATE_KIND, "name": "t"}}});
+    let plane = json!({"machineTemplate": template, "replicas": 3});
+    for (kind, spec) in [
+        ("MachineDeployment", json!({"clusterName": "c", "replicas": 3, "template": template})),
+        ("MachineDeployment", json!({"clusterName": "c", "template": template, "paused": true})),
+        (
+            "MachineDeployment",
+            json!({"clusterName": "c", "replicas": 3, "template": template, "strategy": {"type": "OnDelete"}}),
+        ),
+        ("KubeadmControlPlane", plane),
+    ] {
+        let metadata = json!({
+            "name": "md", "namespace": "ns", "uid": "u", "generation": 2,
+            "labels": {names::capi::CLUSTER_NAME: "c"},
+        });
+        let it = json!({"metadata": metadata, "spec": spec, "status": {"upToDateReplicas": 2}});
+        let decoded = if kind == "MachineDeployment" {
+            let typed = serde_json::from_value(it.clone()).unwrap();
+            OfOwner::of_workers::<MachineDeploymentKind>(served, &typed)
+        } else {
+            OfOwner::of_plane(served, &serde_json::from_value(it.clone()).unwrap())
+        };
+        let mut live = it;
+        live["apiVersion"] = json!("g/v");
+        live["kind"] = json!(kind);
+        let live: DynamicObject = serde_json::from_value(live).unwrap();
+        let read = as_read(&Owner { uid: String::new(), ..decoded.owner.clone() }, &live);
+        assert_eq!(OfOwner { is_unwatched: false, ..read }, decoded, "{spec}");
+    }
+}
+
+#[test]
+fn an_owner_is_there_even_if_no_type_decodes_it_and_a_later_one_of_its_name_is_another() {
+    let live = |uid: &str| -> DynamicObject {
+        let it = json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment",
+            "metadata": {"name": "md", "uid": uid}, "spec": "odd",
+        });
+        serde_json::from_value(it).unwrap()
+    };
+    for (uid, is_the_one) in [("md-uid", true), ("later", false)] {
+        let read = as_found(&owner(), "machinedeployments", Ok(Some(live(uid)))).unwrap().unwrap();
+        assert_eq!((read.template.is_none(), read.unreadable.is_none()), (true, true));
+        assert_eq!(is_it(&read, &owner()), is_the_one);
+        assert!(is_it(&read, &Owner { uid: String::new(), ..owner() }), "whichever it is");
+        assert_eq!(Kept::For(owner()).is_for(&read.owner), is_the_one);
+    }
+}
+
+/// One that cannot be decoded, by what can be read of it.
+fn broken(metadata: Value) -> Broken {
+    let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
+    Broken { metadata, object: ObjectReference::default(), problem: "it is odd".to_owned() }
+}
+
+#[tokio::test]
+async fn an_owner_that_no_cache_has_is_found_by_its_label_even_if_it_cannot_be_decoded() {
+    let context = seen(vec![], None, None);
+    let found = |label: &str| scope(&context).owner_by_label(label);
+    assert_eq!(found("md-md"), Some(owner()));
+    assert_eq!(found("md-odd"), None);
+    let odd = json!({"name": "odd", "namespace": "ns", "uid": "odd-uid"});
+    context.caches.deployments.broken.put(broken(odd));
+    let elsewhere = json!({"name": "other", "namespace": "elsewhere"});
+    context.caches.deployments.broken.put(broken(elsewhere));
+    let odd = Owner { name: "odd".to_owned(), uid: "odd-uid".to_owned(), ..owner() };
+    assert_eq!((found("md-odd"), found("md-other")), (Some(odd), None));
+}
+
+#[tokio::test]
+async fn a_control_plane_that_a_cluster_names_in_words_that_cannot_be_read_may_be_there() {
+    let context = seen(vec![], None, None);
+    let (here, kept) = (labelled("a"), Kept::ByLabel("cp-a".to_owned()));
+    assert_eq!(scope(&context).owner_seen(&here, &kept, true).await.unwrap(), None);
+    let odd = json!({"name": "odd", "namespace": "ns"});
+    context.caches.clusters.broken.put(broken(odd));
+    let seen = scope(&context).owner_seen(&here, &kept, true).await.unwrap().unwrap();
+    assert_eq!((seen.paused, seen.is_unwatched), (true, true), "it is looked at again");
+}
+
+#[tokio::test]
+async fn a_machine_has_its_owner_whether_its_machine_or_set_can_be_decoded_or_not() {
+    let context = seen(vec![], None, None);
+    let reference = |kind: &str, name: &str| json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": kind, "name": name, "uid": "md-uid"}]);
+    let metal: Metal3Machine = serde_json::from_value(json!({"metadata": {
+        "name": "m", "namespace": "ns", "ownerReferences": reference("Machine", "odd"),
+    }}))
+    .unwrap();
+    assert_eq!(scope(&context).owner_of(&metal), None);
+    let machine = |owners: Value| {
+        broken(json!({"name": "odd", "namespace": "ns", "ownerReferences": owners}))
+    };
+    context.caches.parents.broken.put(machine(reference("MachineDeployment", "md")));
+    assert_eq!(scope(&context).owner_of(&metal), Some(owner()));
+    context.caches.parents.broken.put(machine(reference("MachineSet", "set")));
+    assert_eq!(scope(&context).owner_of(&metal), None);
+    let owners = reference("MachineDeployment", "md");
+    let set = json!({"name": "set", "namespace": "ns", "ownerReferences": owners});
+    context.caches.sets.broken.put(broken(set));
+    assert_eq!(scope(&context).owner_of(&metal), Some(owner()));
 }
 
 #[test]
