@@ -11,6 +11,7 @@ use api_types::capm3::{Metal3Data, Metal3DataClaim, Metal3Machine, Metal3Machine
 use api_types::metal3::{BareMetalHost, CachedHost};
 use controller_kit::Kit;
 use controller_kit::cache::Cache;
+use controller_kit::engine::lanes::Lanes;
 use controller_kit::engine::links::Links;
 use controller_kit::engine::{Lookout, ObjectKey, Shared};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -18,7 +19,6 @@ use kube::core::DynamicResourceScope;
 use kube::{Api, Resource};
 
 use crate::index::Index;
-use crate::looks::Looks;
 use crate::metrics::Metrics;
 use crate::model::Key;
 use crate::outline::Outlines;
@@ -39,8 +39,8 @@ pub struct Context {
     pub lookout: Lookout<Key>,
     /// Hosts by what they are good for, and who waits for one.
     pub index: Arc<Shared<Index>>,
-    /// Who looks at which workload cluster.
-    pub looks: Looks,
+    /// Looks at workload clusters.
+    pub looks: Lanes<ObjectKey>,
     /// What the watches have shown.
     pub caches: Caches,
     /// By what decisions were made.
@@ -172,7 +172,7 @@ pub(crate) mod tests {
             },
             lookout: Lookout::default(),
             index: Arc::default(),
-            looks: Looks::among(1),
+            looks: crate::looks::among(1),
             caches,
             outlines: Outlines::default(),
             naming: Links::default(),

@@ -17,14 +17,13 @@ use kube::runtime::watcher;
 use crate::context::{Caches, Context};
 use crate::decide::decide;
 use crate::index::{HOLD, Index};
-use crate::looks::Looks;
 use crate::metrics::Metrics;
 use crate::model::{Decision, Key, Memory, Observed, Seen, Write};
 use crate::observe::PASS_DEADLINE;
 use crate::outline::Outlines;
 use crate::reason::Reason;
 use crate::settings::Policy;
-use crate::{observe, served, write};
+use crate::{looks, observe, served, write};
 
 /// Works until the process is to end. The kit is the process' own, or one that a test made in its place.
 pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
@@ -70,7 +69,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         served,
         lookout: Lookout::default(),
         index,
-        looks: Looks::among(kit.config.concurrency.into()),
+        looks: looks::among(kit.config.concurrency.into()),
         caches: Caches {
             hosts: hosts.cache(),
             machines: metals.cache(),

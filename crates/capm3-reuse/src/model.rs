@@ -11,12 +11,13 @@ use api_types::capi::{self, Cluster};
 use api_types::capm3::Metal3Machine;
 use api_types::metal3::BareMetalHost;
 use controller_kit::engine::{self, Class, Error, Lookout, ObjectKey, Shared};
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
+use kube::Api;
 use serde_json::{Map, Value};
 
 use crate::host;
 use crate::index::{Choice, Index, Wants};
-use crate::looks::Place;
 use crate::machine::is_same;
 use crate::reason::Reason;
 use crate::reservation::{Kept, Owner};
@@ -303,8 +304,8 @@ pub struct Seen {
     pub version: Option<String>,
     /// The hosts that are held back for the machine.
     pub held_back: Option<HeldBack>,
-    /// Where the Node of the machine is.
-    pub place: Option<Place>,
+    /// The Nodes of the workload cluster, if that answered.
+    pub nodes: Option<Api<Node>>,
     /// When the pass has to be over. Who stood still for longer, as while a process is stopped, goes by what it read before.
     pub until: Instant,
     /// The versions on which writes insist: as they were observed, or as a write of this pass left them.
@@ -316,7 +317,7 @@ impl Seen {
     pub fn of(observed: Observed, version: Option<String>, until: Instant) -> Self {
         let versions = Shared::default();
         versions.with(|all| *all = observed.versions());
-        Self { observed, version, held_back: None, place: None, until, versions }
+        Self { observed, version, held_back: None, nodes: None, until, versions }
     }
 }
 

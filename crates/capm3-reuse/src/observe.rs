@@ -71,10 +71,10 @@ pub async fn machine(
     let scope = Scope { context, namespace: &key.namespace };
     let seen = Box::pin(scope.machine_seen(&machine, memory)).await?;
     let Some(mut seen) = seen else { return Ok(None) };
-    let (node, place) = scope.node(&seen).await;
+    let (node, nodes) = scope.node(&seen).await;
     seen.node = node;
     let observed = Observed::Machine(Box::new(seen));
-    Ok(Some(Seen { held_back: Some(held_back), place, ..Seen::of(observed, version, until) }))
+    Ok(Some(Seen { held_back: Some(held_back), nodes, ..Seen::of(observed, version, until) }))
 }
 
 /// Reads what a decision about a host needs; nothing, if it is neither kept nor left.

@@ -115,7 +115,7 @@ pub enum NodeSeen {
     /// Nobody did.
     #[default]
     Unasked,
-    /// Others are looking just now, or nobody does for a while; after this time it may be its turn.
+    /// Others are looking just now; after this time it may be its turn.
     Later(Duration),
     /// It cannot be told, and why.
     Unanswered(String),

@@ -435,13 +435,13 @@ impl<'a> Pass<'a> {
     /// Gives a Node of a workload cluster its provider ID. One that says another by now, and one made anew, has another version.
     async fn name_node(&self, naming: &Naming) -> Result<(), Error> {
         let Naming { node, version, provider_id } = naming;
-        let place = self.seen.place.as_ref().ok_or(Error::Superseded)?;
+        let nodes = self.seen.nodes.as_ref().ok_or(Error::Superseded)?;
         let patch = Patch::Merge(json!({
             "metadata": { "resourceVersion": version },
             "spec": { "providerID": provider_id },
         }));
         let params = PatchParams::default();
-        let request = place.nodes.patch_metadata(node, &params, &patch);
+        let request = nodes.patch_metadata(node, &params, &patch);
         written("patch a Node of the workload cluster", request).await?;
         tracing::info!(
             object.namespace = self.namespace(),

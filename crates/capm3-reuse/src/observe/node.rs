@@ -1,11 +1,11 @@
 //! The Node of a machine that is up, in its workload cluster: what is read there.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use api_types::capi::Cluster;
 use api_types::names;
 use api_types::names::metal3::NODE_UUID;
-use controller_kit::engine::ObjectKey;
+use controller_kit::engine::{Class, ObjectKey};
 use controller_kit::{api_error, backoff, kubeconfig};
 use k8s_openapi::api::core::v1::Node as Object;
 use k8s_openapi::jiff::Timestamp;
@@ -14,33 +14,32 @@ use kube::{Client, ResourceExt as _};
 use serde_json::Value;
 
 use super::Scope;
-use crate::looks::Place;
 use crate::model::MachineSeen;
 use crate::seen::{Node, NodeSeen, Sought, pace};
+use crate::text;
 
 /// A connection, or one answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Scope<'_> {
-    /// Looks for the Node of a machine, if that is to be done and it is its turn.
-    pub async fn node(&self, seen: &MachineSeen) -> (NodeSeen, Option<Place>) {
+    /// Looks for the Node of a machine, if that is to be done and it is its turn. With it, where the Node is.
+    pub async fn node(&self, seen: &MachineSeen) -> (NodeSeen, Option<Api<Object>>) {
         let Some(sought) = seen.sought() else { return (NodeSeen::Unasked, None) };
         let cluster = ObjectKey::of(sought.cluster);
-        let pace = pace(&seen.machine, Timestamp::now());
-        let look = match self.context.looks.begin(&cluster, pace, Instant::now()) {
-            Ok(look) => look,
+        let Some(lane) = self.context.looks.try_enter(&cluster, Class::Urgent) else {
+            // With thousands of machines in it somebody always looks, and to come for one's turn would be most of the work.
             // Spread, or those who met once meet again.
-            Err(pause) => {
-                return (NodeSeen::Later(pause.mul_f64(0.5 + backoff::random_unit())), None);
-            }
+            let pace = pace(&seen.machine, Timestamp::now());
+            return (NodeSeen::Later(pace.mul_f64(0.5 + backoff::random_unit())), None);
         };
         let asked = async {
             let asked = Box::pin(self.nodes_of(&sought));
             let asked = tokio::time::timeout(api_error::PATIENCE, asked).await;
             asked.unwrap_or_else(|_| Err("there was no answer in time".to_owned()))
         };
-        match look.ask(asked).await {
-            Ok(((nodes, found), turn)) => (NodeSeen::Seen(found), Some(Place { nodes, turn })),
+        let answer = lane.run(asked, Result::is_ok).await;
+        match answer.unwrap_or_else(|_| Err(text::GAVE_ITS_PLACE.to_owned())) {
+            Ok((nodes, found)) => (NodeSeen::Seen(found), Some(nodes)),
             Err(why) => (NodeSeen::Unanswered(why), None),
         }
     }
