@@ -36,7 +36,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             selector,
             ..Wish::default()
         };
-        found += usize::from(index.choose(&wish, number as u64, now).free.is_some());
+        let chance = number as u64 * (u64::MAX / CHOICES as u64);
+        found += usize::from(index.choose(&wish, chance, now).free.is_some());
         index.settle("fleet", "machine", Timestamp::UNIX_EPOCH, None, now);
     }
     let micros = began.elapsed().as_secs_f64() * 1e6 / CHOICES as f64;

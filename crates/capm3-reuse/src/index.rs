@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use api_types::metal3::{BareMetalHost, CachedHost};
 use k8s_openapi::jiff::Timestamp;
 
-use self::bag::Bag;
+use self::bag::{Bag, all_from, place};
 use crate::host;
 use crate::reservation::{self, Kept, Owner};
 use crate::selector::{Labels, Selector};
@@ -191,9 +191,9 @@ pub struct Index {
 #[derive(Default)]
 struct Namespace {
     entries: HashMap<Arc<str>, Entry>,
-    free: Bag<Arc<CachedHost>>,
+    free: Bag,
     /// Free hosts by label and value.
-    free_with: HashMap<(String, String), Bag<Arc<CachedHost>>>,
+    free_with: HashMap<(String, String), Bag>,
     /// Hosts by what else they are found under. A machine has one, but for what others did.
     marked: BTreeSet<(Mark, Arc<str>)>,
     holds: HashMap<Arc<str>, Hold>,
@@ -392,10 +392,10 @@ impl Namespace {
         let name: Arc<str> = name.into();
         self.marked.extend(entry.marks().map(|mark| (mark, name.clone())));
         if entry.class == Class::Free {
-            self.free.insert(name.clone(), entry.host.clone());
+            self.free.insert(place(&name), entry.host.clone());
             for (key, value) in entry.host.metadata.labels.iter().flatten() {
                 let bag = self.free_with.entry((key.clone(), value.clone())).or_default();
-                bag.insert(name.clone(), entry.host.clone());
+                bag.insert(place(&name), entry.host.clone());
             }
         }
         self.entries.insert(name, entry);
@@ -407,11 +407,11 @@ impl Namespace {
             self.marked.remove(&(mark, name.clone()));
         }
         if entry.class == Class::Free {
-            self.free.remove(&name);
+            self.free.remove(&place(&name));
             for (key, value) in entry.host.metadata.labels.iter().flatten() {
                 let pair = (key.clone(), value.clone());
                 if let Some(bag) = self.free_with.get_mut(&pair) {
-                    bag.remove(&name);
+                    bag.remove(&place(&name));
                     if bag.is_empty() {
                         self.free_with.remove(&pair);
                     }
@@ -464,12 +464,13 @@ impl Namespace {
     /// meanwhile: it is told, and what is told anew each time wakes who tells it.
     fn too_long_for(&self, wish: &Wish) -> Option<String> {
         wish.name_bytes?;
-        let would_do = |(name, host): &&Free| {
+        let would_do = |(name, host): &(&Arc<str>, &Arc<CachedHost>)| {
             !wish.takes_name(name)
                 && wish.selector.matches(host.metadata.labels.as_ref())
                 && wish.except.as_deref() != Some(name)
         };
-        self.free.from(0).filter(would_do).map(|(name, _)| name).min().map(ToString::to_string)
+        let long = all_from(&self.free, 0).filter(would_do).map(|(name, _)| name);
+        long.min().map(ToString::to_string)
     }
 
     fn pick_free(&self, wish: &Wish, chance: u64, now: Instant) -> Option<Free> {
@@ -497,7 +498,7 @@ impl Namespace {
                 (fewest, known) = (having, Some(key));
             }
         }
-        let fits = |(name, host): &&Free| {
+        let fits = |(name, host): &(&Arc<str>, &Arc<CachedHost>)| {
             let has = |(key, value): (&String, &String)| {
                 known == Some(key) || host.label(key) == Some(value)
             };
@@ -507,7 +508,8 @@ impl Namespace {
                 && wish.except.as_deref() != Some(name)
                 && !self.is_held(name, &wish.machine, now)
         };
-        fewest.from(chance).find(fits).cloned()
+        let found = all_from(fewest, chance).find(fits);
+        found.map(|(name, host)| (name.clone(), host.clone()))
     }
 }
 

@@ -46,6 +46,11 @@ fn wish() -> Wish {
     }
 }
 
+/// Places all over the order of free hosts.
+fn chances() -> impl Iterator<Item = u64> {
+    (0..16).map(|part| part << 60)
+}
+
 fn name(host: Option<&Arc<CachedHost>>) -> Option<&str> {
     host.and_then(|it| it.metadata.name.as_deref())
 }
@@ -163,7 +168,7 @@ fn a_free_host_has_one_of_the_values_that_are_wanted_wherever_one_begins() {
     let found = |values: &[&str]| -> BTreeSet<String> {
         let wish = one_of(values);
         let choose = |chance| index(&hosts).choose(&wish, chance, Instant::now()).free;
-        (0..8).filter_map(choose).map(|it| it.metadata.name.clone().unwrap()).collect()
+        chances().filter_map(choose).map(|it| it.metadata.name.clone().unwrap()).collect()
     };
     let names = |all: &[&str]| all.iter().map(|it| (*it).to_owned()).collect::<BTreeSet<_>>();
     assert!(found(&["3", "2"]).is_subset(&names(&["b", "c", "d"])));
@@ -194,7 +199,7 @@ fn a_free_host_has_all_labels_that_are_wanted_whichever_is_the_rarest_and_is_as_
         let mut wish = wish();
         let labels = [("rack", rack), ("size", size)];
         wish.selector.equals = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
-        for chance in 0..3 {
+        for chance in chances() {
             let found = index(&hosts).choose(&wish, chance, Instant::now()).free;
             let version = found.as_ref().and_then(|it| it.metadata.resource_version.as_deref());
             assert_eq!(name(found.as_ref()).zip(version), wanted, "{rack} {size} {chance}");
@@ -205,7 +210,7 @@ fn a_free_host_has_all_labels_that_are_wanted_whichever_is_the_rarest_and_is_as_
 #[test]
 fn a_free_host_stands_in_the_failure_domain_if_one_does() {
     let here = |name: &str, domain: &str| like(name, "available", &[in_domain(domain)]);
-    for chance in 0..4 {
+    for chance in chances() {
         let mut all = index(&[here("a", "east"), here("b", "west"), here("c", "east")]);
         let west = Wish { failure_domain: Some("west".to_owned()), ..wish() };
         assert_eq!(name(all.choose(&west, chance, Instant::now()).free.as_ref()), Some("b"));
@@ -231,7 +236,7 @@ fn what_is_kept_for_another_owner_or_used_by_others_is_not_there() {
 fn a_host_whose_name_is_too_long_is_passed_over_and_named_only_if_there_is_no_other() {
     let wish = Wish { name_bytes: Some(4), owner: None, ..wish() };
     let mut both = index(&[host("long-name", "available"), host("h", "available")]);
-    for chance in 0..3 {
+    for chance in chances() {
         let choice = both.choose(&wish, chance, Instant::now());
         assert_eq!((name(choice.free.as_ref()), choice.too_long), (Some("h"), None));
     }
@@ -255,7 +260,7 @@ fn of_several_hosts_whose_names_are_too_long_it_is_always_the_same_that_is_named
     let long = ["long-a", "long-b", "long-c"].map(|name| host(name, "available"));
     let [a, b, c] = long.clone();
     for hosts in [[a.clone(), b.clone(), c.clone()], [c, a, b]] {
-        for chance in 0..3 {
+        for chance in chances() {
             let mut all = index(&hosts);
             assert_eq!(all.choose(&wish, chance, now).too_long.as_deref(), Some("long-a"));
             // One with a shorter name may be held back for another just now.
