@@ -75,6 +75,18 @@ pub struct Caches {
     pub data: Cache<Metal3Data>,
 }
 
+impl Caches {
+    /// Which version of an object there is.
+    pub fn version(&self, key: &Key) -> Option<u64> {
+        match key {
+            Key::Machine(key) => self.machines.version(key),
+            Key::Host(key) => self.hosts.version(key),
+            Key::Deployment(key) => self.deployments.version(key),
+            Key::Set(key) => self.sets.version(key),
+        }
+    }
+}
+
 impl Context {
     /// Cluster API's watch label, if only objects with it are ours.
     pub fn watch_filter(&self) -> Option<&str> {

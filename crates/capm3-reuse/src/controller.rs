@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Instant;
 
 use controller_kit::Kit;
 use controller_kit::backoff::Class as Retry;
@@ -173,10 +174,13 @@ impl Controller for Context {
     }
 
     async fn observe(&self, key: &Key, memory: &mut Memory) -> Result<Option<Seen>, Error> {
+        if memory.echoes.are_awaited(Instant::now(), |it| self.caches.version(it)) {
+            return Err(Error::Superseded);
+        }
         match key {
             Key::Machine(key) => Box::pin(observe::machine(self, key, memory)).await,
             Key::Host(key) => Box::pin(observe::host(self, key, memory)).await,
-            Key::Deployment(_) | Key::Set(_) => observe::scale::scaled(self, key, memory),
+            Key::Deployment(_) | Key::Set(_) => Ok(observe::scale::scaled(self, key, memory)),
         }
     }
 

@@ -1,10 +1,8 @@
 //! What a host is good for, judged by the host alone.
 
 use api_types::capi::is_watched;
-use api_types::capm3::Metal3Machine;
 use api_types::metal3::{BareMetalHost, OperationalStatus, ProvisioningState};
 use api_types::names;
-use api_types::reference::ObjectRef;
 
 pub use api_types::capm3::{consumer_machine, is_elsewhere, is_of};
 
@@ -138,18 +136,6 @@ pub fn is_cleared(host: &BareMetalHost) -> bool {
         host.provisioning_state(),
         Unmanaged | Registering | MatchProfile | Inspecting | Ready | Available
     )
-}
-
-/// The reference that makes a host this machine's.
-pub fn consumer(machine: &Metal3Machine, version: &str) -> ObjectRef {
-    ObjectRef {
-        api_version: Some(format!("{}/{version}", names::capm3::GROUP)),
-        kind: Some("Metal3Machine".to_owned()),
-        name: machine.metadata.name.clone(),
-        namespace: machine.metadata.namespace.clone(),
-        uid: machine.metadata.uid.clone(),
-        ..ObjectRef::default()
-    }
 }
 
 /// The failure domain that it stands in. An empty label says none, and the machine's schema takes no empty one.

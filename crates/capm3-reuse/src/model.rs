@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use api_types::capi::{self, Cluster};
 use api_types::capm3::Metal3Machine;
 use api_types::metal3::BareMetalHost;
-use controller_kit::engine::{self, Class, Error, Lookout, ObjectKey, Shared};
+use controller_kit::engine::{self, Class, Echoes, Error, Lookout, ObjectKey, Shared};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
@@ -27,8 +27,6 @@ use crate::seen::{Data, HostSeen, Hosts, NodeSeen, OwnerSeen, Parent, Reuse, Sou
 /// How long one and the same host is tried before another is better: so long that who refuses everything makes few writes,
 /// and several times as long as any claim is on its way that an earlier pass sent.
 const REFUSED_FOR_LONG: Duration = Duration::from_secs(300);
-/// A cache shows our own writes long before. Where the API server's data were put back to what they had been, never.
-const SHOWN_WITHIN: Duration = Duration::from_secs(10);
 
 /// What is decided.
 pub type Decision = engine::Decision<Write, Reason>;
@@ -199,8 +197,8 @@ pub struct Claimed {
 pub struct Memory {
     /// Of which object: another one of the same name has another identity.
     uid: String,
-    /// What the caches have to show before anything is decided on what they say of an object.
-    awaited: BTreeMap<Key, (u64, Instant)>,
+    /// Writes that the caches do not show yet.
+    pub echoes: Echoes<Key>,
     /// The host that was refused to the machine last, and since when. A webhook may have something against that one only.
     refused: Option<(String, Instant)>,
     /// The generation of the machine for which a refusal was told last, where conditions do not say it.
@@ -220,29 +218,11 @@ impl Memory {
         }
     }
 
-    /// A write left this version. One that is no number is not waited for.
-    pub fn wrote(&mut self, object: Key, version: &str, now: Instant) {
-        if let Some(version) = number(version) {
-            self.awaited.insert(object, (version, now));
-        }
-    }
-
     /// Somebody wrote after this version: nothing is decided on it again.
-    pub fn superseded(&mut self, object: Key, version: &str, now: Instant) {
-        if let Some(version) = number(version) {
-            self.awaited.insert(object, (version + 1, now));
+    pub fn superseded(&mut self, object: Key, version: &str) {
+        if let Ok(version) = version.parse::<u64>() {
+            self.echoes.wrote(object, &(version + 1).to_string(), true);
         }
-    }
-
-    /// Whether a cache is known to be behind with this version.
-    pub fn is_behind(&mut self, object: &Key, version: Option<&str>, now: Instant) -> bool {
-        self.awaited.retain(|_, (_, since)| now.saturating_duration_since(*since) < SHOWN_WITHIN);
-        let Some((awaited, _)) = self.awaited.get(object) else { return false };
-        let is_behind = version.and_then(number).is_some_and(|it| it < *awaited);
-        if !is_behind {
-            self.awaited.remove(object);
-        }
-        is_behind
     }
 
     /// A write of this host goes out; since when it was refused before. That counts no more until there is an answer: a write
@@ -290,10 +270,6 @@ impl Memory {
     pub fn has_host(&mut self) {
         (self.refused, self.told) = (None, None);
     }
-}
-
-fn number(version: &str) -> Option<u64> {
-    version.parse().ok()
 }
 
 /// What one pass sees, with what its writes need.
@@ -580,33 +556,12 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_behind_until_our_own_write_is_seen() {
-        let (mut memory, now) = (Memory::default(), Instant::now());
-        memory.wrote(key("a"), "7", now);
-        assert!(memory.is_behind(&key("a"), Some("6"), now));
-        assert!(!memory.is_behind(&key("b"), Some("6"), now));
-        assert!(!memory.is_behind(&key("a"), Some("7"), now));
-        assert!(
-            !memory.is_behind(&key("a"), Some("6"), now),
-            "it was seen once, so what is older is a later object's"
-        );
-    }
-
-    #[test]
     fn a_version_after_which_somebody_wrote_is_decided_on_no_more() {
         let (mut memory, now) = (Memory::default(), Instant::now());
-        memory.superseded(key("a"), "7", now);
-        assert!(memory.is_behind(&key("a"), Some("7"), now));
-        assert!(!memory.is_behind(&key("a"), Some("9"), now));
+        memory.superseded(key("a"), "7");
+        assert!(memory.echoes.are_awaited(now, |_| Some(7)));
+        assert!(!memory.echoes.are_awaited(now, |_| Some(9)));
         assert!(memory == Memory::default(), "nothing is left of it");
-    }
-
-    #[test]
-    fn a_version_that_never_comes_is_not_waited_for_for_ever() {
-        let (mut memory, now) = (Memory::default(), Instant::now());
-        memory.wrote(key("a"), "7", now);
-        assert!(memory.is_behind(&key("a"), Some("6"), now));
-        assert!(!memory.is_behind(&key("a"), Some("6"), now + SHOWN_WITHIN));
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::index::Wish;
 use crate::machine::{
     created, given_up, host_name_bytes, intended, is_held, was_associated, was_up,
 };
-use crate::model::{HeldBack, Key, MachineSeen, Memory, Observed, Seen};
+use crate::model::{HeldBack, MachineSeen, Memory, Observed, Seen};
 use crate::outline::owner_of_kind;
 use crate::reservation;
 use crate::seen::{Data, HostSeen, Parent, Reuse, Verdict};
@@ -64,9 +64,6 @@ pub async fn machine(
     }
     let (until, version) = (Instant::now() + PASS_DEADLINE, machine.resource_version());
     memory.about(&machine.uid().unwrap_or_default());
-    if memory.is_behind(&Key::Machine(key.clone()), version.as_deref(), Instant::now()) {
-        return Err(Error::Superseded);
-    }
     let held_back = HeldBack::begin(&context.index, &context.lookout, key, created(&machine));
     let scope = Scope { context, namespace: &key.namespace };
     let seen = Box::pin(scope.machine_seen(&machine, memory)).await?;
@@ -123,15 +120,8 @@ impl Scope<'_> {
     ) -> Result<Option<MachineSeen>, Error> {
         let mut seen = MachineSeen { machine: machine.clone(), ..MachineSeen::default() };
         seen.host = self.named_host(machine);
-        if needs_live(&seen) {
-            if !self.read_live(&mut seen).await? {
-                return Ok(None);
-            }
-        } else if let Some(host) = seen.host.here() {
-            let key = Key::Host(ObjectKey::of(host));
-            if memory.is_behind(&key, host.metadata.resource_version.as_deref(), Instant::now()) {
-                return Err(Error::Superseded);
-            }
+        if needs_live(&seen) && !self.read_live(&mut seen).await? {
+            return Ok(None);
         }
         let is_of_others = |host| host::is_of_others(host, self.context.watch_filter());
         seen.host_of_others = seen.host.here().is_some_and(is_of_others);

@@ -8,7 +8,6 @@ use api_types::names::capi::{CONDITION_PAUSED, CONDITION_READY};
 use api_types::names::capm3::{CONDITION_ASSOCIATED, CONDITION_DATA_READY};
 use controller_kit::engine::Reason as _;
 use controller_kit::events::shorten;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -42,15 +41,8 @@ impl Said {
 
     /// In the standard format.
     fn standard(&self, kind: &str, generation: Option<i64>, now: Timestamp) -> Condition {
-        Condition {
-            r#type: kind.to_owned(),
-            status: if self.holds { "True" } else { "False" }.to_owned(),
-            reason: Some(self.reason.as_str().to_owned()),
-            message: Some(shorten(&self.message, MESSAGE)),
-            last_transition_time: Some(Time(now)),
-            observed_generation: generation,
-            ..Condition::default()
-        }
+        let message = shorten(&self.message, MESSAGE);
+        Condition::new(kind, (self.holds, self.reason.as_str(), &message), now, generation)
     }
 
     /// In the deprecated format: a severity, and no reason for what holds, unless somebody should look at it and no other list
@@ -207,6 +199,8 @@ fn replace(conditions: &mut Vec<Condition>, mut new: Condition) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
     use super::*;
 
     fn report(reason: Reason) -> Report {

@@ -18,7 +18,6 @@ use serde_json::{Map, Value, json};
 
 use crate::context::Context;
 use crate::decide::{decide, refused};
-use crate::host;
 use crate::index::Wants;
 use crate::machine::created;
 use crate::model::{Claimed, Key, MachineSeen, Memory, Naming, Observed, Seen, Write};
@@ -213,8 +212,8 @@ impl<'a> Pass<'a> {
             Write::AskForData => self.ask_for_data().await,
             Write::WithdrawData => self.withdraw_data().await,
             Write::Claim { host, install, .. } => {
-                let version = self.context.served.infrastructure.as_str();
-                let mut consumer = json!(host::consumer(self.machine()?, version));
+                let version = &self.context.served.infrastructure;
+                let mut consumer = json!(self.machine()?.object_ref(version));
                 // Whatever the reference before had and ours has not.
                 for field in ["fieldPath", "resourceVersion"] {
                     consumer[field] = Value::Null;
@@ -326,13 +325,12 @@ impl<'a> Pass<'a> {
         let version = self.version(&object).ok_or(Error::Superseded)?;
         patch["metadata"]["resourceVersion"] = json!(version);
         let written = written(what, send(&Patch::Merge(patch))).await;
-        let now = Instant::now();
         if matches!(written, Err(Error::Superseded)) {
-            self.memory.superseded(object.clone(), &version, now);
+            self.memory.superseded(object.clone(), &version);
         }
         let Some(left) = written?.meta().resource_version.clone() else { return Ok(()) };
         self.left = (object == *self.key).then(|| left.clone());
-        self.memory.wrote(object.clone(), &left, now);
+        self.memory.echoes.wrote(object.clone(), &left, true);
         self.seen.versions.with(|all| all.insert(object, left));
         Ok(())
     }

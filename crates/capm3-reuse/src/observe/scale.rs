@@ -9,7 +9,6 @@ use api_types::capi::Machine;
 use api_types::metal3::{BareMetalHost, CachedHost};
 use api_types::names;
 use api_types::names::capi;
-use controller_kit::engine::Error;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 
@@ -36,15 +35,12 @@ struct Wanted {
 }
 
 /// Reads what a decision about replicas needs; nothing, if they follow no hosts.
-pub fn scaled(context: &Context, key: &Key, memory: &mut Memory) -> Result<Option<Seen>, Error> {
+pub fn scaled(context: &Context, key: &Key, memory: &mut Memory) -> Option<Seen> {
     let scope = Scope { context, namespace: &key.object().namespace };
-    let workers = scope.workers(key).filter(|(it, _)| context.follows_hosts(&it.metadata));
-    let Some((workers, version)) = workers else { return Ok(None) };
+    let (workers, version) =
+        scope.workers(key).filter(|(it, _)| context.follows_hosts(&it.metadata))?;
     let now = Instant::now();
     memory.about(&workers.owner.uid);
-    if memory.is_behind(key, Some(&version), now) {
-        return Err(Error::Superseded);
-    }
     let hosts = scope.wanted(&workers).map(|it| scope.hosts_for(&it));
     let free = hosts.as_ref().map_or(&[][..], |it| &it.1);
     let mut seen = ScaledSeen {
@@ -61,7 +57,7 @@ pub fn scaled(context: &Context, key: &Key, memory: &mut Memory) -> Result<Optio
     memory.settles(scales_to(&seen), now);
     seen.settled_for = memory.settled_for(now);
     let observed = Observed::Scaled(Box::new(seen));
-    Ok(Some(Seen::of(observed, Some(version), now + PASS_DEADLINE)))
+    Some(Seen::of(observed, Some(version), now + PASS_DEADLINE))
 }
 
 impl Context {

@@ -10,7 +10,6 @@ use api_types::metal3::{
 };
 use api_types::names;
 use capm3_reuse::decide::decide;
-use capm3_reuse::host as judge;
 use capm3_reuse::index::{Index, Wish};
 use capm3_reuse::model::{KeptSeen, MachineSeen, Observed, Write};
 use capm3_reuse::reservation::{self, Kept, Owner};
@@ -60,7 +59,15 @@ fn as_host(index: u8, host: Host) -> BareMetalHost {
     let consumer = match host.consumer {
         Consumer::Nobody => None,
         Consumer::Machine(index) => {
-            Some(judge::consumer(&as_machine(index, Person::default()), "v1beta2"))
+            let machine = as_machine(index, Person::default()).metadata;
+            Some(api_types::reference::ObjectRef {
+                api_version: Some(format!("{}/v1beta2", names::capm3::GROUP)),
+                kind: Some("Metal3Machine".to_owned()),
+                name: machine.name,
+                namespace: machine.namespace,
+                uid: machine.uid,
+                ..Default::default()
+            })
         }
         Consumer::Owner(index) => Some(owner(index).reference("ns")),
         Consumer::Person => Some(api_types::reference::ObjectRef {

@@ -95,7 +95,7 @@ fn context(
 }
 
 fn seen(context: &Context, key: &Key) -> Option<ScaledSeen> {
-    let seen = scaled(context, key, &mut Memory::default()).unwrap()?;
+    let seen = scaled(context, key, &mut Memory::default())?;
     match seen.observed {
         Observed::Scaled(seen) => Some(*seen),
         other => panic!("{other:?}"),
