@@ -50,13 +50,12 @@ type AboutLeft = fn(&LeftSeen) -> Option<Decision>;
 /// The same about replicas that follow hosts.
 type AboutScaled = fn(&ScaledSeen) -> Option<Decision>;
 
-const MACHINES: [Rule<AboutMachine>; 27] = rule_book![
+const MACHINES: [Rule<AboutMachine>; 26] = rule_book![
     paused: "During a pause nothing is written but that it is so, so nothing else decides before.",
     release::is_let_go: "A machine that is being deleted is given nothing any more, so all that is about its end stands before what is about its life.",
     release::look_closer: "Nothing is taken back on old news.",
-    release::host_is_gone: "Without a host nothing is left to give back.",
     release::give_back: "A host that names the machine is given back, whatever the machine says of it.",
-    release::host_is_another: "A host that was made later under that name was never the machine's.",
+    release::host_is_gone: "A host that is gone, or that was made later under its name, has nothing of the machine.",
     release::host_was_taken: "A machine that had this host has no claim of it under way.",
     release::claim_may_come: "What is left may be a claim that is still on its way.",
     unowned: "Machine and Cluster say what is wanted: without them nothing below can be told.",

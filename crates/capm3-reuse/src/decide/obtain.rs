@@ -118,7 +118,7 @@ pub(super) fn finds_none(case: &Case<'_>) -> Decision {
 }
 
 /// The very host that it names or gives up.
-fn named<'a>(case: &Case<'a>) -> Option<&'a BareMetalHost> {
+pub(super) fn named<'a>(case: &Case<'a>) -> Option<&'a BareMetalHost> {
     case.seen.host.here().filter(|host| is_same(case.machine, host))
 }
 

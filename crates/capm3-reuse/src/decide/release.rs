@@ -12,9 +12,9 @@ use controller_kit::engine::Next;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
-use super::obtain::{pass_over, withdraw};
+use super::obtain::{named, pass_over, withdraw};
 use super::{Case, not_paused, on_machine, says, step};
-use crate::machine::{is_held, is_same, was_associated, was_up};
+use crate::machine::{is_held, was_associated, was_up};
 use crate::model::{Decision, MachineSeen, Write};
 use crate::reason::Reason;
 use crate::reservation::{self, Owner};
@@ -36,13 +36,9 @@ pub(super) fn look_closer(case: &Case<'_>) -> Option<Decision> {
     (case.is_leaving() && !case.seen.live).then(|| super::look_closer(Reason::Releasing))
 }
 
+/// The host that it names is gone, or was made later under that name.
 pub(super) fn host_is_gone(case: &Case<'_>) -> Option<Decision> {
-    (case.is_leaving() && case.seen.host.here().is_none()).then(|| let_go(case.seen, Vec::new()))
-}
-
-pub(super) fn host_is_another(case: &Case<'_>) -> Option<Decision> {
-    let host = case.seen.host.here().filter(|_| case.is_leaving())?;
-    (!is_same(case.machine, host)).then(|| let_go(case.seen, Vec::new()))
+    (case.is_leaving() && named(case).is_none()).then(|| let_go(case.seen, Vec::new()))
 }
 
 /// The host was taken from it. If it is being cleared for that, the machine waits.
