@@ -270,32 +270,28 @@ fn ready_meanwhile(case: &Case<'_>) -> Option<Decision> {
 }
 
 /// Why no try may begin now, be it the first one or another. Nobody else's turn matters to a member whose host is off already.
-pub(crate) fn out_of_turn(case: &Case<'_>) -> Option<Reason> {
+pub(crate) fn out_of_turn(case: &Case<'_>) -> Option<Said> {
     let host = case.own_host()?;
     if host.servicing && host.history.open(&case.request.uid).is_none() {
-        return Some(Reason::HostServicing);
+        return Some(Said::no(Reason::HostServicing, text::host(&host.name, text::SERVICING)));
     }
     let is_off = case.entry().is_some() && case.standing.awaits_node().is_none();
-    case.seen.member.as_ref().filter(|_| !is_off).map(|_| Reason::MemberInTry)
+    let member = case.seen.member.as_ref().filter(|_| !is_off)?;
+    Some(Said::no(Reason::MemberInTry, text::member_first(member)))
 }
 
 /// Its firmware is being changed, and a machine that loses power then may never start again. What was begun before goes on: the
 /// operator changes firmware while the host is held off.
 fn await_servicing(case: &Case<'_>) -> Option<Decision> {
-    let host = case.own_host()?;
-    if out_of_turn(case)? != Reason::HostServicing {
-        return None;
-    }
-    Some(wait(case, Reason::HostServicing, &text::host(&host.name, text::SERVICING)))
+    let said = out_of_turn(case).filter(|it| it.reason == Reason::HostServicing)?;
+    Some(say_why_not(case, said, false))
 }
 
 /// External remediation goes past what a control plane's owner does to keep its quorum: a health check asks for all members that
 /// fail, at once. Cut off together they would take etcd down, and with it whatever could let their hosts come back.
 fn await_member(case: &Case<'_>) -> Option<Decision> {
-    let member = case.seen.member.as_ref()?;
-    out_of_turn(case)?;
-    let text = text::member_first(member);
-    Some(wait(case, Reason::MemberInTry, &text).again(attempt::POLL.1))
+    let said = out_of_turn(case)?;
+    Some(say_why_not(case, said, false).again(attempt::POLL.1))
 }
 
 /// Nothing is done before something has passed that needs no person.
@@ -310,11 +306,23 @@ fn refuse(case: &Case<'_>, refusal: &Said) -> Decision {
 
 /// Says why nothing is done, and since when.
 fn say_why_not(case: &Case<'_>, said: Said, warning: bool) -> Decision {
+    let since = case.standing.since.filter(|_| case.said() == Some(said.reason));
+    // The phase stays: it never goes back to none.
+    let wanted = Standing { step: None, since: since.or(Some(case.now)), ..case.standing.clone() };
+    say_of(case, wanted, said, warning)
+}
+
+/// The same of a request that has succeeded, and is to have another try: it is still known of it that it has, and since when.
+pub(crate) fn say_why_not_again(case: &Case<'_>, said: Said) -> Decision {
+    let wanted = Standing { step: Some(Step::Done), ..case.standing.clone() };
+    say_of(case, wanted, said, false)
+}
+
+/// Says this of a request that stands like that, and once to people.
+fn say_of(case: &Case<'_>, wanted: Standing, said: Said, warning: bool) -> Decision {
     let Said { reason, message, .. } = said.clone();
     let is_news = case.said() != Some(reason);
-    let since = case.standing.since.filter(|_| !is_news).or(Some(case.now));
-    // The phase stays: it never goes back to none.
-    let wanted = Standing { step: None, since, said: Some(said), ..case.standing.clone() };
+    let wanted = Standing { said: Some(said), ..wanted };
     // First, so that it is said there whatever becomes of the write to the Machine.
     let decision =
         Decision::rest(reason).also(case.say(wanted)).also(complaint(case, reason, &message));

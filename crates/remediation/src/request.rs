@@ -192,11 +192,11 @@ impl Standing {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Whether the node was back once, and nothing was tried since. The phase counts as well: of CAPM3's kind it is
-    /// written first, and the rest may be that of the try before.
+    /// Whether the node was back once, and nothing was tried since, be it that another try waits for something. The phase counts
+    /// as well: of CAPM3's kind it is written first, and the rest may be that of the try before.
     pub fn has_succeeded(&self) -> bool {
         let said = self.said.as_ref().is_some_and(|it| it.succeeded == Some(true));
-        said && self.phase == Some(Phase::Waiting)
+        (said || self.step == Some(Step::Done)) && self.phase == Some(Phase::Waiting)
     }
 
     /// Whether the host was back once and the node is awaited; since when.

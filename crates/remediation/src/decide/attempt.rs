@@ -154,8 +154,8 @@ pub(super) fn fail(case: &Case<'_>, host: &Host, reason: Reason) -> Decision {
     if host.servicing && case.entry().is_some() {
         return begins_anew(case, host, case.now);
     }
-    if let Some(reason) = out_of_turn(case) {
-        return Decision::rest(reason).again(POLL.1);
+    if let Some(said) = out_of_turn(case) {
+        return Decision::rest(said.reason).again(POLL.1);
     }
     let retries = case.standing.retries;
     if retries >= case.strategy().retries {
@@ -164,11 +164,8 @@ pub(super) fn fail(case: &Case<'_>, host: &Host, reason: Reason) -> Decision {
     again(case, host, retries + 1, reason)
 }
 
-/// Another try, after so many that count. What was a success goes on being called one until it may begin.
+/// Another try, after so many that count.
 pub(super) fn again(case: &Case<'_>, host: &Host, retries: u32, reason: Reason) -> Decision {
-    if let Some(reason) = out_of_turn(case) {
-        return Decision::rest(reason).again(POLL.1);
-    }
     let limit = case.strategy().retries;
     let is_on = host.powered_on || case.policy.plain;
     let what = if is_on { text::TO_BE_OFF_AGAIN } else { text::OFF_ALREADY };

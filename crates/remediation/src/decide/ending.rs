@@ -7,7 +7,7 @@ use controller_kit::engine::Reason as _;
 use k8s_openapi::jiff::Timestamp;
 
 use super::attempt::{POLL, again, fail, failure};
-use super::{Case, GRACE, node, refuse};
+use super::{Case, GRACE, node, out_of_turn, refuse, say_why_not_again};
 use crate::decision::{Act, Decision, HostWrite};
 use crate::history::{Entry, History};
 use crate::model::ClusterSeen;
@@ -203,15 +203,13 @@ pub(super) fn succeeded(case: &Case<'_>) -> Option<Decision> {
     let rest = Decision::rest(Reason::Recovered);
     let machine = case.machine()?;
     let host = case.own_host()?;
-    let fit = super::unfit(case).is_none();
     // The health check said once that the machine is well, and left the request there: that is what it does while too many of
     // its machines fail.
-    let agreed = case.step().is_none() || fails_anew;
-    if machine.healthy == Some(true) {
-        return Some(agree(case));
-    }
-    if machine.healthy != Some(false) || !fit {
-        return Some(rest);
+    let agreed = case.standing.since.is_none() || fails_anew;
+    match machine.healthy {
+        Some(true) => return Some(agree(case)),
+        Some(false) => {}
+        None => return Some(well_again(case)),
     }
     let since = case.standing.since.unwrap_or(case.now);
     if let Some(left) = case.left(since, case.patience())
@@ -228,11 +226,22 @@ pub(super) fn succeeded(case: &Case<'_>) -> Option<Decision> {
         NodeSeen::Here(node)
             if node.ready && node.foreign.is_none() && !node::ails(case, machine, node) =>
         {
-            Some(rest.again(GRACE))
+            Some(well_again(case).again(GRACE))
         }
         NodeSeen::NoAccess(_) if !agreed => Some(rest.again(POLL.1)),
-        _ if agreed => Some(again(case, host, 0, Reason::StillUnhealthy)),
-        _ => Some(fail(case, host, Reason::StillUnhealthy)),
+        _ => Some(try_again(case, host, agreed)),
+    }
+}
+
+/// Another try of a machine that fails again, with all of them where that is another failure; or why it cannot begin.
+fn try_again(case: &Case<'_>, host: &Host, anew: bool) -> Decision {
+    if let Some(refusal) = super::unfit(case) {
+        return say_why_not_again(case, refusal).again(GRACE);
+    }
+    match out_of_turn(case) {
+        Some(said) => say_why_not_again(case, said).again(POLL.1),
+        None if anew => again(case, host, 0, Reason::StillUnhealthy),
+        None => fail(case, host, Reason::StillUnhealthy),
     }
 }
 
@@ -270,8 +279,23 @@ pub(super) fn success_on_host(case: &Case<'_>) -> Option<Decision> {
 
 /// The health check agrees, so the failure is over. What it complains of from now on is another one, which has all its tries.
 fn agree(case: &Case<'_>) -> Decision {
-    let wanted = Standing { retries: 0, step: None, since: None, ..case.standing.clone() };
-    Decision::rest(Reason::Recovered).also(case.say(wanted))
+    success(case, Standing { retries: 0, step: None, since: None, ..case.standing.clone() })
+}
+
+/// Nothing is to be done about a machine that has recovered.
+fn well_again(case: &Case<'_>) -> Decision {
+    success(case, case.standing.clone())
+}
+
+/// A success that stands like this. It is called one again where it was waited for another try.
+fn success(case: &Case<'_>, wanted: Standing) -> Decision {
+    let decision = Decision::rest(Reason::Recovered);
+    if case.said() == Some(Reason::Recovered) {
+        return decision.also(case.say(wanted));
+    }
+    let is_said = case.machine().is_some_and(|it| it.external.is_some());
+    let wanted = wanted.saying(Some(true), Reason::Recovered, text::READY_MEANWHILE);
+    decision.act(Act::Say(wanted)).also(is_said.then_some(Act::Settled))
 }
 
 /// Whether anything of ours is on a host although no finalizer says so.

@@ -111,10 +111,71 @@ fn after_a_success_no_try_begins_beside_another_member_or_while_firmware_is_chan
         let servicing = edit(seen, |seen| seen.host.as_mut().unwrap().servicing = true);
         for (seen, reason) in [(beside, Reason::MemberInTry), (servicing, Reason::HostServicing)] {
             let waits = now(&seen, 400);
-            assert_eq!((waits.reason, waits.acts.len()), (reason, 0), "{waits:?}");
+            assert_eq!((waits.reason, writes(&waits).len()), (reason, 0), "{waits:?}");
             assert!(waits.again.is_some(), "{waits:?}");
             let well = edit(seen, |seen| seen.machine.as_mut().unwrap().healthy = Some(true));
             assert_eq!(now(&well, 400).reason, Reason::Recovered, "the health check agrees");
+        }
+    }
+}
+
+/// What keeps another try from beginning: another member, firmware work, or what a person has to correct.
+type Block = fn(&mut Observed);
+const IN_THE_WAY: [(Reason, Block); 3] = [
+    (Reason::MemberInTry, |seen| seen.member = Some("cp-0".to_owned())),
+    (Reason::HostServicing, |seen| seen.host.as_mut().unwrap().servicing = true),
+    (Reason::HostOffline, |seen| seen.host.as_mut().unwrap().online = false),
+];
+
+#[test]
+fn a_success_is_not_called_one_while_another_try_waits_and_the_request_says_for_what() {
+    for due in due_again() {
+        let begins = now(&due, 500);
+        for (reason, block) in IN_THE_WAY {
+            let seen = edit(due.clone(), block);
+            let waits = now(&seen, 400);
+            let [Act::Say(standing)] = waits.acts.as_slice() else { panic!("{waits:?}") };
+            let said = standing.said.as_ref().unwrap();
+            assert_eq!((waits.reason, said.reason, said.succeeded), (reason, reason, Some(false)));
+            assert!(waits.again.is_some() && waits.notes.len() == 1, "{waits:?}");
+            let told = edit(seen, |seen| seen.request.standing = standing.clone());
+            let still = now(&told, 415);
+            assert_eq!((still.acts.len(), still.notes.len()), (0, 0), "once: {still:?}");
+            assert_eq!((still.reason, still.again), (reason, waits.again));
+            let turn =
+                edit(due.clone(), |seen| seen.request.standing = told.request.standing.clone());
+            let next = now(&turn, 500);
+            assert_eq!(writes(&next), writes(&begins), "it is the try that was due");
+            assert_eq!(said_of(&next), said_of(&begins));
+        }
+    }
+}
+
+fn said_of(decision: &Decision) -> (u32, Option<Step>, Option<Said>) {
+    let Standing { retries, step, said, .. } = said(decision);
+    (retries, step, said)
+}
+
+#[test]
+fn a_machine_that_comes_back_while_another_try_waits_is_called_a_success_again() {
+    for (reason, block) in IN_THE_WAY {
+        let waits = edit(due_again().remove(0), |seen| {
+            block(seen);
+            seen.machine.as_mut().unwrap().external = Some("Other".to_owned());
+            let decision = now(seen, 400);
+            assert!(matches!(decision.acts[1], Act::Complain(it, _) if it == reason));
+            seen.request.standing = said(&decision);
+        });
+        let ready = seeing(&waits, ready());
+        let well = edit(waits, |seen| seen.machine.as_mut().unwrap().healthy = Some(true));
+        for seen in [ready, well] {
+            let decision = now(&seen, 500);
+            let [Act::Say(standing), Act::Settled] = decision.acts.as_slice() else {
+                panic!("{decision:?}")
+            };
+            let said = standing.said.as_ref().unwrap();
+            assert_eq!((said.reason, said.succeeded), (Reason::Recovered, Some(true)));
+            assert!(decision.reason == Reason::Recovered && standing.has_succeeded());
         }
     }
 }
