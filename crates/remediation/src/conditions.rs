@@ -4,7 +4,6 @@
 use api_types::ContractVersion;
 use api_types::capi::Machine;
 use api_types::condition::{Condition, find, put};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -53,15 +52,8 @@ fn changed(
             continue;
         };
         let since = find(&all, kind).filter(|it| it.is_false());
-        let since = since.and_then(|it| it.last_transition_time.clone()).unwrap_or(Time(now));
-        let mut new = Condition {
-            r#type: (*kind).to_owned(),
-            status: "False".to_owned(),
-            reason: Some((*reason).to_owned()),
-            message: Some((*message).to_owned()),
-            last_transition_time: Some(since),
-            ..Condition::default()
-        };
+        let since = since.and_then(|it| it.last_transition_time.as_ref()).map_or(now, |it| it.0);
+        let mut new = Condition::new(kind, (false, reason, message), since, None);
         finish(&mut new);
         put(&mut all, new);
     }

@@ -145,9 +145,9 @@ impl Context {
     /// The host that a Machine has, as its `Metal3Machine` names it.
     pub fn host_of(&self, machine: &capi::Machine) -> Option<ObjectKey> {
         let key = ObjectKey::of(machine);
-        let metal = ObjectKey { name: Machine::metal(machine)?.to_owned(), ..key.clone() };
+        let metal = ObjectKey::new(&key.namespace, Machine::metal(machine)?);
         let metal = cached(&self.caches.metals, self.served.infrastructure, &metal)?;
-        Some(ObjectKey { name: metal.host_name()?.to_owned(), ..key })
+        Some(ObjectKey::new(&key.namespace, metal.host_name()?))
     }
 
     /// The groups of requests that are served.
@@ -196,9 +196,9 @@ impl Context {
     pub fn show(&self, beat: Instant, now: Timestamp) {
         self.clock.with(|clock| clock.look(beat, now));
         self.workloads.tidy(beat);
-        let upstream = self.caches.upstream.as_ref().map(Store::state).unwrap_or_default();
-        let filter = self.policy.watch_filter.as_deref();
-        let (phases, oldest) = tally(&self.caches.ours.state(), &upstream, filter, now);
+        let requests = self.requests();
+        let requests = requests.iter().filter_map(|it| self.request(it));
+        let (phases, oldest) = tally(requests, &self.policy, now);
         self.metrics.shown(&phases, oldest, self.workloads.counts());
     }
 
@@ -232,8 +232,7 @@ impl Context {
 
     /// Whether a Machine, or its Cluster, is paused.
     pub fn is_paused(&self, machine: &capi::Machine) -> bool {
-        let namespace = machine.metadata.namespace.clone().unwrap_or_default();
-        let key = ObjectKey { namespace, name: machine.spec.cluster_name.clone() };
+        let key = ObjectKey::new(&ObjectKey::of(machine).namespace, &machine.spec.cluster_name);
         let cluster = cached(&self.caches.clusters, self.served.core, &key);
         capi::is_paused(&machine.metadata) || cluster.is_some_and(|it| it.is_paused())
     }
@@ -266,7 +265,7 @@ mod tests {
     use super::*;
 
     fn object(name: &str) -> ObjectKey {
-        ObjectKey { namespace: "ns".to_owned(), name: name.to_owned() }
+        ObjectKey::new("ns", name)
     }
 
     #[test]

@@ -106,11 +106,6 @@ impl<'a> Case<'a> {
         self.seen.host.as_ref()
     }
 
-    /// Whether the watch filter lets the request pass. Without a filter all do.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.policy.watch_filter.is_none() || self.request.label == self.policy.watch_filter
-    }
-
     /// The host, if the machine has it.
     pub(crate) fn own_host(&self) -> Option<&'a Host> {
         self.host().filter(|host| host.ours)

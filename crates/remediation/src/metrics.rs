@@ -1,10 +1,6 @@
 //! The controller's own metrics; the kit counts reconciles, requests and the rest. Names of objects are never labels.
 
-use std::sync::Arc;
-
-use api_types::capi::is_watched;
-use api_types::capm3::UpstreamRemediation;
-use api_types::remediation::{Metal3Remediation, Phase};
+use api_types::remediation::Phase;
 use api_types::time::until;
 use controller_kit::engine::Reason as _;
 use controller_kit::metrics::register;
@@ -18,6 +14,7 @@ use crate::decision::{Act, Decision, Note};
 use crate::model::Observed;
 use crate::reason::Reason;
 use crate::request::Request;
+use crate::settings::Policy;
 
 /// From a machine that is reset at once to one that is waited for until the next day.
 const SECONDS: &[f64] = &[
@@ -197,16 +194,12 @@ impl Metrics {
 /// How many requests are in each phase, and the age of the oldest try that is under way. What only the watch filter of another
 /// installation selects is shown there: here nobody can do anything about it.
 pub(crate) fn tally(
-    ours: &[Arc<Metal3Remediation>],
-    upstream: &[Arc<UpstreamRemediation>],
-    filter: Option<&str>,
+    requests: impl Iterator<Item = Request>,
+    policy: &Policy,
     now: Timestamp,
 ) -> ([i64; 5], f64) {
-    let ours = ours.iter().filter(|it| is_watched(&it.metadata, filter));
-    let upstream = upstream.iter().filter(|it| is_watched(&it.metadata, filter));
-    let upstream = upstream.map(|it| Request::of_upstream(it).standing);
     let (mut phases, mut oldest) = ([0; 5], 0.0_f64);
-    for standing in ours.map(|it| Request::of_ours(it).standing).chain(upstream) {
+    for Request { standing, .. } in requests.filter(|it| policy.selects(it)) {
         let phase = standing.phase.as_ref().map_or("none", Phase::as_str);
         phases[PHASES.iter().position(|it| *it == phase).unwrap_or(0)] += 1;
         if standing.is_under_way() {
@@ -225,8 +218,11 @@ pub(crate) fn seconds(from: Timestamp, to: Timestamp) -> f64 {
 mod tests {
     use std::time::Duration;
 
+    use api_types::capm3::UpstreamRemediation;
     use api_types::names::capi::WATCH_FILTER;
-    use api_types::remediation::{Metal3RemediationSpec, Metal3RemediationStatus, Step};
+    use api_types::remediation::{
+        Metal3Remediation, Metal3RemediationSpec, Metal3RemediationStatus, Step,
+    };
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
     use super::*;
@@ -244,13 +240,15 @@ mod tests {
                 last_remediated: Some(Time(at(since))),
                 ..Metal3RemediationStatus::default()
             });
-            Arc::new(object)
+            Request::of_ours(&object)
         };
         let mut of_capm3 = UpstreamRemediation::default();
         of_capm3.metadata.labels = labels("b");
-        let (ours, upstream) = ([under_way("a", 90), under_way("b", 10)], [Arc::new(of_capm3)]);
-        let shown = |filter| {
-            let (phases, oldest) = tally(&ours, &upstream, filter, at(100));
+        let of_capm3 = Request::of_upstream(&of_capm3);
+        let all = [under_way("a", 90), under_way("b", 10), of_capm3];
+        let shown = |filter: Option<&str>| {
+            let policy = Policy { watch_filter: filter.map(str::to_owned), ..Policy::default() };
+            let (phases, oldest) = tally(all.iter().cloned(), &policy, at(100));
             (phases, Duration::from_secs_f64(oldest).as_secs())
         };
         assert_eq!(shown(Some("a")), ([0, 1, 0, 0, 0], 10));

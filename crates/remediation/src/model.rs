@@ -9,6 +9,7 @@ use controller_kit::engine::ObjectKey;
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
+use kube::api::DynamicObject;
 
 use crate::decision::Decision;
 use crate::history::Entry;
@@ -40,15 +41,8 @@ pub struct RequestKey {
 impl RequestKey {
     /// For events.
     pub fn reference(&self, uid: Option<String>) -> ObjectReference {
-        let kind = self.group.resource();
-        ObjectReference {
-            api_version: Some(kind.api_version),
-            kind: Some(kind.kind),
-            namespace: Some(self.object.namespace.clone()),
-            name: Some(self.object.name.clone()),
-            uid,
-            ..ObjectReference::default()
-        }
+        let of_kind = self.object.reference::<DynamicObject>(&self.group.resource());
+        ObjectReference { uid, ..of_kind }
     }
 }
 
@@ -211,8 +205,7 @@ impl Observed {
 
     /// The same, as its client is found.
     pub fn workload(&self) -> Option<ObjectKey> {
-        let (namespace, name) = (self.request.namespace.clone(), self.cluster_name()?.to_owned());
-        Some(ObjectKey { namespace, name })
+        Some(ObjectKey::new(&self.request.namespace, self.cluster_name()?))
     }
 
     /// Whether CAPM3 began with the request: then an out-of-service taint that names nobody is the request's.

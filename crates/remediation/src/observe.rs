@@ -53,9 +53,8 @@ async fn read(
     memory: &mut Memory,
 ) -> Result<Option<Live>, Error> {
     let Some(request) = context.request(key) else { return Ok(None) };
-    let filter = &context.policy.watch_filter;
     // What was begun here may have lost its label since.
-    if filter.is_some() && request.label != *filter && !request.finalizer {
+    if !context.policy.selects(&request) && !request.finalizer {
         return Ok(None);
     }
     memory.about(&request.uid);
@@ -144,9 +143,9 @@ fn mark(context: &Context, seen: &mut Observed, memory: &Memory) {
     (seen.resumed, seen.started) =
         context.clock.with(|clock| (clock.resumed(memory.pause), clock.started));
     seen.is_watched = memory.watch.as_ref().is_some_and(NodeWatch::is_going_on);
-    let Request { group, namespace, name, .. } = &seen.request;
-    let object = ObjectKey { namespace: namespace.clone(), name: name.clone() };
-    seen.rival = context.requests_for(&object).any(|it| it.group != *group);
+    let request = &seen.request;
+    let of_name = ObjectKey::new(&request.namespace, &request.name);
+    seen.rival = context.requests_for(&of_name).any(|it| it.group != request.group);
 }
 
 /// The member of the same control plane that goes first. With `begins` the turn is taken, and the hosts of the others are read after
@@ -163,8 +162,7 @@ async fn first_member(
     let is_begun = own.seen.host.as_ref().is_some_and(|it| it.history.open(&request.uid).is_some());
     let has_turn = context.turns.has(&request.uid);
     let namespace = &request.namespace;
-    let cluster =
-        ObjectKey { namespace: namespace.clone(), name: machine.spec.cluster_name.clone() };
+    let cluster = ObjectKey::new(namespace, &machine.spec.cluster_name);
     if begins && let Some(other) = context.turns.take(&cluster, &request.uid, &name) {
         return Ok(Some(other));
     }
@@ -212,7 +210,7 @@ fn from_caches(context: &Context, who: Option<&RequestKey>, request: Request) ->
     };
     let Served { core, infrastructure, .. } = context.served;
     let (caches, namespace) = (&context.caches, request.namespace.clone());
-    let of = |name: &str| ObjectKey { namespace: namespace.clone(), name: name.to_owned() };
+    let of = |name: &str| ObjectKey::new(&namespace, name);
     look(Role::Machine, Some(request.machine()));
     let machine = cached(&caches.machines, core, &of(request.machine()))
         .filter(|it| request.is_about(&it.metadata));
@@ -384,7 +382,7 @@ pub async fn orphan(context: &Context, key: &ObjectKey) -> Result<Option<Seen>, 
     let history = History::of(&host);
     for entry in gone.iter().filter_map(|uid| left_open(&host, &history, uid)) {
         // The caches may be behind.
-        let machine = ObjectKey { name: entry.machine.clone(), ..key.clone() };
+        let machine = ObjectKey::new(&key.namespace, &entry.machine);
         let uid = entry.remediation.clone();
         if !is_really_asked_for(context, &machine, Some(&uid)).await? {
             return Ok(Some(Seen::Orphan(host, uid)));

@@ -9,6 +9,7 @@ use controller_kit::config::{Command, Config, Mistakes, Settings as Common};
 use controller_kit::crd::Needed;
 use controller_kit::run::Needs;
 
+use crate::request::Request;
 use crate::served;
 
 /// Name of the binary.
@@ -195,6 +196,13 @@ impl Settings {
             delete_unowned,
             watch_filter: config.watch_filter.clone(),
         }
+    }
+}
+
+impl Policy {
+    /// Whether the watch filter lets a request pass. Without a filter all do.
+    pub fn selects(&self, request: &Request) -> bool {
+        self.watch_filter.is_none() || request.label == self.watch_filter
     }
 }
 

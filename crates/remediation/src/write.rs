@@ -1,7 +1,6 @@
 //! All writes, each on the version of the object that was decided on, or that the act before it left.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use api_types::capi::Machine;
 use api_types::metal3::BareMetalHost;
@@ -22,7 +21,7 @@ use api_types::remediation::Phase;
 use api_types::time::whole;
 use controller_kit::api_error;
 use controller_kit::engine::error::asked_within;
-use controller_kit::engine::{Error, Event, Outcome, Reason as _, asked};
+use controller_kit::engine::{Error, Event, Outcome, Reason as _, asked, written};
 use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -36,7 +35,7 @@ use crate::context::Context;
 use crate::decide::refused_at_first;
 use crate::decision::{Act, Decision, HostWrite, action};
 use crate::history::History;
-use crate::model::{LeftBehind, Live, Place};
+use crate::model::{LeftBehind, Live, Observed, Place};
 use crate::observe::node::{is_out_of_service, taints};
 use crate::reason::Reason;
 use crate::request::{Backup, Group, Request, Standing, key_of, writers};
@@ -45,7 +44,16 @@ use crate::text;
 
 /// Carries out what was decided about a request.
 pub async fn acts(context: &Context, live: &Live, decision: &Decision) -> Result<Outcome, Error> {
-    let mut pass = Pass::new(context, live);
+    let mut pass = Pass {
+        context,
+        live,
+        version: None,
+        host_version: None,
+        stray_version: None,
+        machine: None,
+        node: None,
+        writers: None,
+    };
     let request = &live.seen.request;
     for act in &decision.acts {
         if !context.kit.may_act() {
@@ -87,9 +95,8 @@ pub async fn acts(context: &Context, live: &Live, decision: &Decision) -> Result
 
 /// Takes the key of a request that is gone off its host, and ends the record of its try.
 pub async fn release(context: &Context, host: &BareMetalHost, uid: &str) -> Result<Outcome, Error> {
-    let ended = History::of(host).ended(uid, Reason::Withdrawn, now());
     let what = "release a BareMetalHost whose request is gone";
-    patch_host(context, what, host, orphan_patch(host, uid, &ended)).await?;
+    patch_host(context, what, host, None, orphan_patch(host, uid)).await?;
     let mut outcome = Outcome::default();
     // Where it had let go of the host, all that was missing is the end of its record.
     if host.annotation(&key_of(uid)).is_some() || has_plain(host, uid) {
@@ -108,12 +115,10 @@ pub async fn untaint(context: &Context, left: &LeftBehind) -> Result<Outcome, Er
     if let Some(place) = place.as_ref().filter(|_| is_ours) {
         place.untaint(&place.object).await?;
     }
-    let history = History::of(host).untainted(uid);
-    let patch = json!({"metadata": {
-        "resourceVersion": host.metadata.resource_version,
-        "annotations": {REMEDIATION_HISTORY: history.text()},
-    }});
-    patch_host(context, "end the record of a node that was out of service", host, patch).await?;
+    let what = "end the record of a node that was out of service";
+    let history = Some(History::of(host).untainted(uid));
+    let write = HostWrite { history, ..HostWrite::default() };
+    patch_host(context, what, host, None, host_patch(host, uid, "", &write)).await?;
     let mut outcome = Outcome::default();
     if is_ours {
         let reason = Reason::Withdrawn.as_str();
@@ -155,19 +160,6 @@ struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    fn new(context: &'a Context, live: &'a Live) -> Self {
-        Self {
-            context,
-            live,
-            version: None,
-            host_version: None,
-            stray_version: None,
-            machine: None,
-            node: None,
-            writers: None,
-        }
-    }
-
     fn request(&self) -> &'a Request {
         &self.live.seen.request
     }
@@ -379,11 +371,11 @@ impl<'a> Pass<'a> {
             (&self.live.host, &mut self.host_version)
         };
         let Some(host) = host else { return Err(Error::Superseded) };
-        let read = host.metadata.resource_version.as_deref();
-        // A host that was not read has no version to insist on.
-        let Some(version) = left.as_deref().or(read) else { return Err(Error::Superseded) };
-        let patch = host_patch(host, version, write, self.live);
-        *left = patch_host(self.context, "patch the BareMetalHost", host, patch).await?;
+        let Observed { request, machine, .. } = &self.live.seen;
+        let machine = machine.as_ref().map_or("", |it| &it.uid);
+        let patch = host_patch(host, &request.uid, machine, write);
+        let what = "patch the BareMetalHost";
+        *left = patch_host(self.context, what, host, left.as_deref(), patch).await?;
         Ok(())
     }
 
@@ -419,7 +411,7 @@ impl Place {
     ) -> Result<Node, Error> {
         patch["metadata"]["resourceVersion"] = json!(node.metadata.resource_version);
         let (name, params, patch) = (node.name_any(), PatchParams::default(), Patch::Merge(patch));
-        written_within(PATIENCE, what, self.api.patch(&name, &params, &patch)).await
+        written_there(what, self.api.patch(&name, &params, &patch)).await
     }
 
     /// Sets the taint, and says in the same write whose it is.
@@ -464,7 +456,7 @@ impl Place {
     /// Deletes this very node.
     async fn delete(&self, node: &Node) -> Result<(), Error> {
         let (name, params) = (node.name_any(), this_very(&node.metadata));
-        written_within(PATIENCE, "delete the Node", self.api.delete(&name, &params)).await.map(drop)
+        written_there("delete the Node", self.api.delete(&name, &params)).await.map(drop)
     }
 }
 
@@ -477,22 +469,13 @@ fn this_very(metadata: &ObjectMeta) -> DeleteParams {
     DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
 }
 
-/// Waits for a write. Where the object changed, or is gone, it comes too late.
-async fn written<T>(
-    what: &'static str,
-    request: impl Future<Output = kube::Result<T>>,
-) -> Result<T, Error> {
-    written_within(api_error::PATIENCE, what, request).await
-}
-
-/// The same with another patience.
-async fn written_within<T>(
-    patience: Duration,
+/// Waits for a write to a Node, as long as for any answer of its cluster. Where the node changed, or is gone, it comes too late.
+async fn written_there<T>(
     what: &'static str,
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, Error> {
     let answer = async { api_error::unless_superseded(request.await) };
-    asked_within(patience, what, answer).await?.ok_or(Error::Superseded)
+    asked_within(PATIENCE, what, answer).await?.ok_or(Error::Superseded)
 }
 
 /// The one condition of a request. Its time moves only with its status.
@@ -515,38 +498,44 @@ fn condition(request: &Request, standing: &Standing) -> Value {
     }])
 }
 
-/// Patches a host in the version that the patch names. Gives the version after that.
+/// Patches a host in the version that was read, or that our last act left. Gives the version after that.
 async fn patch_host(
     context: &Context,
     what: &'static str,
     host: &BareMetalHost,
-    patch: Value,
+    left: Option<&str>,
+    mut patch: Value,
 ) -> Result<Option<String>, Error> {
+    let read = host.metadata.resource_version.as_deref();
+    // A host that was not read has no version to insist on.
+    let Some(version) = left.or(read) else { return Err(Error::Superseded) };
+    patch["metadata"]["resourceVersion"] = json!(version);
     let hosts = context.hosts(&host.namespace().unwrap_or_default());
     let (name, params, patch) = (host.name_any(), PatchParams::default(), Patch::Merge(patch));
     let request = hosts.patch_metadata(&name, &params, &patch);
     Ok(written(what, request).await?.resource_version())
 }
 
-fn host_patch(host: &BareMetalHost, version: &str, write: &HostWrite, live: &Live) -> Value {
-    let request = &live.seen.request;
+/// What a write to a host changes for the request of this uid, about the Machine of that one.
+fn host_patch(host: &BareMetalHost, uid: &str, machine: &str, write: &HostWrite) -> Value {
     let mut annotations = Map::new();
     if write.key == Some(false) {
-        annotations = without_keys(host, &request.uid);
+        // Nobody else's.
+        annotations.insert(key_of(uid), Value::Null);
+        if has_plain(host, uid) {
+            annotations.insert(names::metal3::REBOOT.to_owned(), Value::Null);
+        }
     } else if write.key == Some(true) {
-        let machine = live.seen.machine.as_ref().map(|it| it.uid.clone()).unwrap_or_default();
-        let known = live.seen.host.as_ref().map(|it| &it.history);
-        let entry = write.history.as_ref().or(known).and_then(|it| it.open(&request.uid));
-        let entry = entry.cloned().unwrap_or_default();
+        let history = write.history.clone().unwrap_or_else(|| History::of(host));
+        let entry = history.open(uid).cloned().unwrap_or_default();
         // Hard, since a node that hangs would not listen; and whom to ask about it.
         let mut value = json!({"mode": "hard", "machine": machine});
-        let own = request.key();
         // What an older try was held by would hold a plain one, too.
         let held = if entry.plain { Value::Null } else { json!(value.to_string()) };
-        annotations.insert(own, held);
+        annotations.insert(key_of(uid), held);
         if entry.plain || entry.beside {
             // Anybody may set that one: whose it is, it says itself.
-            value["remediation"] = json!(request.uid);
+            value["remediation"] = json!(uid);
             annotations.insert(names::metal3::REBOOT.to_owned(), json!(value.to_string()));
         }
     }
@@ -561,7 +550,7 @@ fn host_patch(host: &BareMetalHost, version: &str, write: &HostWrite, live: &Liv
             }
         }
     }
-    let mut patch = json!({"metadata": {"resourceVersion": version}});
+    let mut patch = json!({});
     if !annotations.is_empty() {
         patch["metadata"]["annotations"] = annotations.into();
     }
@@ -571,21 +560,10 @@ fn host_patch(host: &BareMetalHost, version: &str, write: &HostWrite, live: &Liv
     patch
 }
 
-/// The keys of the request of this uid go, and nobody else's.
-fn without_keys(host: &BareMetalHost, uid: &str) -> Map<String, Value> {
-    let mut annotations = Map::new();
-    annotations.insert(key_of(uid), Value::Null);
-    if has_plain(host, uid) {
-        annotations.insert(names::metal3::REBOOT.to_owned(), Value::Null);
-    }
-    annotations
-}
-
-fn orphan_patch(host: &BareMetalHost, uid: &str, history: &History) -> Value {
-    let mut annotations = without_keys(host, uid);
-    annotations.insert(REMEDIATION_HISTORY.to_owned(), json!(history.text()));
-    let version = &host.metadata.resource_version;
-    json!({"metadata": {"resourceVersion": version, "annotations": annotations}})
+/// What a request that is gone leaves to be written: its keys go, and the record of its try ends.
+fn orphan_patch(host: &BareMetalHost, uid: &str) -> Value {
+    let history = Some(History::of(host).ended(uid, Reason::Withdrawn, now()));
+    host_patch(host, uid, "", &HostWrite { key: Some(false), history, ..HostWrite::default() })
 }
 
 fn now() -> Timestamp {
@@ -595,25 +573,24 @@ fn now() -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::tests::{at, fresh};
+    use crate::decide::tests::at;
     use crate::history::Entry;
 
     #[test]
     fn the_keys_of_a_try_are_set_as_its_record_says_also_when_they_are_set_anew() {
         let keys = |plain: bool, beside: bool, anew: bool| {
             let entry = Entry { plain, beside, ..Entry::begin("uid", "m", 0, at(0)) };
-            let mut seen = fresh();
-            let known = &mut seen.host.as_mut().unwrap().history;
-            *known = History(vec![Entry::begin("uid", "m", 0, at(0))]);
+            let mut known = History(vec![Entry::begin("uid", "m", 0, at(0))]);
             let mut write = HostWrite { key: Some(true), ..HostWrite::default() };
             if anew {
                 known.0[0] = entry;
             } else {
                 write.history = Some(History(vec![entry]));
             }
-            let live =
-                Live { seen, machine: None, host: None, stray: None, place: None, at: at(0) };
-            let patch = host_patch(&BareMetalHost::default(), "1", &write, &live);
+            let mut host = BareMetalHost::default();
+            host.metadata.annotations =
+                Some([(REMEDIATION_HISTORY.to_owned(), known.text())].into());
+            let patch = host_patch(&host, "uid", "machine", &write);
             let notes = &patch["metadata"]["annotations"];
             let is_set = |key: &str| notes.get(key).is_some_and(Value::is_string);
             (is_set("reboot.metal3.io/metal3-remediation-uid"), is_set(names::metal3::REBOOT))
@@ -631,7 +608,7 @@ mod tests {
             let mut host = BareMetalHost::default();
             let annotations = [(names::metal3::REBOOT.to_owned(), plain.to_owned())];
             host.metadata.annotations = Some(annotations.into());
-            let patch = orphan_patch(&host, "uid", &History::default());
+            let patch = orphan_patch(&host, "uid");
             let all = patch["metadata"]["annotations"].as_object().unwrap();
             let gone = all.iter().filter(|(_, value)| value.is_null());
             let mut gone: Vec<String> = gone.map(|(key, _)| key.clone()).collect();

@@ -58,14 +58,14 @@ pub(super) fn withdrawn(case: &Case<'_>) -> Option<Decision> {
 /// A request that another installation looks after, or nobody, is left as it is.
 pub(super) fn not_ours(case: &Case<'_>) -> Option<Decision> {
     let is_begun = case.seen.last().is_some_and(|it| it.filter == case.policy.watch_filter);
-    let is_ours = case.is_watched() || (is_begun && case.request.finalizer);
+    let is_ours = case.policy.selects(case.request) || (is_begun && case.request.finalizer);
     (!is_ours).then(|| Decision::rest(Reason::AtRest))
 }
 
 /// Somebody took the label of this installation from a request. What was begun here nobody else would undo; anything else about
 /// it is left to others.
 pub(super) fn not_ours_any_more(case: &Case<'_>) -> Option<Decision> {
-    if case.is_watched() {
+    if case.policy.selects(case.request) {
         return None;
     }
     let mut decision = undo(case, Reason::Withdrawn);

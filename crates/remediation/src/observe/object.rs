@@ -3,8 +3,7 @@
 use std::fmt::Debug;
 
 use api_types::name::is_name;
-use controller_kit::api_error;
-use controller_kit::engine::{Error, asked};
+use controller_kit::engine::{Error, found};
 use kube::Api;
 use serde::de::DeserializeOwned;
 
@@ -22,13 +21,6 @@ where
         Some(name) => found(what, api.get(name)).await,
         None => Ok(None),
     }
-}
-
-async fn found<T>(
-    what: &'static str,
-    request: impl Future<Output = kube::Result<T>>,
-) -> Result<Option<T>, Error> {
-    asked(what, async { api_error::unless_gone(request.await) }).await
 }
 
 #[cfg(test)]
