@@ -35,7 +35,7 @@ const BY_ITSELF: Duration = Duration::from_secs(600);
 /// Decides about a request, or has nothing to say.
 type Decide = fn(&Case<'_>) -> Option<Decision>;
 
-const RULES: [Rule<Decide>; 24] = rule_book![
+const RULES: [Rule<Decide>; 23] = rule_book![
     ending::not_ours: "A request that another installation looks after is left alone before anything is said of it.",
     paused: "During a pause nothing is written, so nothing else decides before.",
     ending::not_ours_any_more: "Nobody else undoes what was begun here, so this comes before whatever would go on with it.",
@@ -51,8 +51,7 @@ const RULES: [Rule<Decide>; 24] = rule_book![
     attempt::after_the_key: "Without the finalizer nobody would undo what the rules below do; and people read of a try before it goes on.",
     attempt::begin_times_anew: "The end of a pause is written down before a time below runs out that ran during it.",
     attempt::await_node: "The host was back once: from then on its node decides, whatever became of the record on the host.",
-    await_servicing: "Whose firmware is being changed is not cut off, not even as the only member that fails.",
-    await_member: "Of a control plane one member is off at a time, so this comes before the key and after what was begun.",
+    await_turn: "Firmware work, and another member of the control plane, are waited for before the key and after what was begun.",
     ready_meanwhile: "Before the first cut, and when its turn has come: whoever has waited may have come back by itself.",
     attempt::ask: "No try is under way: one begins.",
     attempt::plain_key_taken: "With the plain key its removal says that the host was off; the power that the host shows by now does not count.",
@@ -197,6 +196,14 @@ impl<'a> Case<'a> {
         Standing { phase: Some(phase), step: Some(step), since: Some(since), ..said }
     }
 
+    /// What takes all of ours off a host, be it a stray one: our key, and the open record of a try, which has ended so. Nothing,
+    /// where neither is there.
+    fn letting_go(&self, (host, stray): (&Host, bool), reason: Reason) -> Option<HostWrite> {
+        let open = host.history.open(&self.request.uid).is_some();
+        let history = open.then(|| self.ended(host, reason));
+        (host.held || open).then(|| HostWrite { stray, history, ..HostWrite::letting_go(host) })
+    }
+
     /// The history of a host with this request's open try ended.
     pub(crate) fn ended(&self, host: &Host, result: Reason) -> History {
         host.history.ended(&self.request.uid, result, self.now)
@@ -231,15 +238,8 @@ fn refused(case: &Case<'_>) -> Option<Decision> {
 /// The machine got another host while a try was under way on its old one: that one is let go before a try goes on with the
 /// new one.
 fn let_old_host_go(case: &Case<'_>) -> Option<Decision> {
-    let stray = case.seen.stray.as_ref()?;
-    let open = stray.history.open(&case.request.uid).is_some();
-    if !stray.held && !open {
-        return None;
-    }
-    let reason = Reason::HostNotClaimed;
-    let history = open.then(|| case.ended(stray, reason));
-    let write = HostWrite { stray: true, history, ..HostWrite::letting_go(stray) };
-    let decision = Decision::rest(reason).host(write);
+    let (stray, reason) = (case.seen.stray.as_ref()?, Reason::HostNotClaimed);
+    let decision = Decision::rest(reason).host(case.letting_go((stray, true), reason)?);
     Some(decision.note(false, reason, text::strayed(&stray.name)).again(Duration::ZERO))
 }
 
@@ -261,7 +261,7 @@ fn ready_meanwhile(case: &Case<'_>) -> Option<Decision> {
             None => return Some(Decision::look_at_node(REASON)),
             Some(ready) => ready,
         };
-    is_ready.then(|| wait(case, REASON, text::READY_MEANWHILE).again(GRACE))
+    is_ready.then(|| wait(case, Said::no(REASON, text::READY_MEANWHILE)).again(GRACE))
 }
 
 /// Why no try may begin now, be it the first one or another. Nobody else's turn matters to a member whose host is off already.
@@ -275,23 +275,18 @@ pub(crate) fn out_of_turn(case: &Case<'_>) -> Option<Said> {
     Some(Said::no(Reason::MemberInTry, text::member_first(member)))
 }
 
-/// Its firmware is being changed, and a machine that loses power then may never start again. What was begun before goes on: the
+/// A machine whose firmware is being changed, and that loses power then, may never start again. What was begun before goes on: the
 /// operator changes firmware while the host is held off.
-fn await_servicing(case: &Case<'_>) -> Option<Decision> {
-    let said = out_of_turn(case).filter(|it| it.reason == Reason::HostServicing)?;
-    Some(say_why_not(case, said, false))
-}
-
+///
 /// External remediation goes past what a control plane's owner does to keep its quorum: a health check asks for all members that
 /// fail, at once. Cut off together they would take etcd down, and with it whatever could let their hosts come back.
-fn await_member(case: &Case<'_>) -> Option<Decision> {
-    let said = out_of_turn(case)?;
-    Some(say_why_not(case, said, false).again(attempt::POLL.1))
+fn await_turn(case: &Case<'_>) -> Option<Decision> {
+    Some(wait(case, out_of_turn(case)?).again(attempt::POLL.1))
 }
 
 /// Nothing is done before something has passed that needs no person.
-fn wait(case: &Case<'_>, reason: Reason, message: &str) -> Decision {
-    say_why_not(case, Said::no(reason, message), false)
+fn wait(case: &Case<'_>, said: Said) -> Decision {
+    say_why_not(case, said, false)
 }
 
 /// Nothing is done before somebody corrects something.

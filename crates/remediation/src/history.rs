@@ -132,11 +132,6 @@ impl History {
         self.0.iter().rev().find(|it| it.remediation == remediation && it.ended.is_none())
     }
 
-    /// Whether a try is under way, whoever asked for it.
-    pub fn is_any_open(&self) -> bool {
-        self.0.iter().any(|it| it.ended.is_none())
-    }
-
     /// The last try of a request, whether it has ended or not.
     pub fn last(&self, remediation: &str) -> Option<&Entry> {
         self.0.iter().rev().find(|it| it.remediation == remediation)
@@ -208,10 +203,9 @@ impl History {
 
     /// A try that may have left our taint on its node. While another one is under way, that has to do with the node.
     pub fn tainted(&self) -> Option<&Entry> {
-        self.0
-            .iter()
-            .find(|it| it.tainted.is_some() && it.node.is_some())
-            .filter(|_| !self.is_any_open())
+        let mut all = self.0.iter();
+        let left = all.find(|it| it.tainted.is_some() && it.node.is_some());
+        left.filter(|_| self.0.iter().all(|it| it.ended.is_some()))
     }
 
     /// The same with nothing left on the node of a request.

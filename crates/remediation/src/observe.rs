@@ -395,13 +395,9 @@ pub async fn orphan(context: &Context, key: &ObjectKey) -> Result<Option<Seen>, 
 /// for ever, and everything call that a success. With its Cluster the node is gone, and nobody could ever ask for it again.
 async fn left_behind(context: &Context, host: Arc<BareMetalHost>) -> Result<Option<Seen>, Error> {
     let history = History::of(&host);
-    let entry = history.tainted();
-    let Some((entry, (name, node))) =
-        entry.and_then(|it| Some((it, it.tainted.clone().zip(it.node.as_deref())?)))
-    else {
-        return Ok(None);
-    };
-    let cluster = ObjectKey { namespace: host.namespace().unwrap_or_default(), name };
+    let Some(entry) = history.tainted() else { return Ok(None) };
+    let (Some(cluster), Some(node)) = (&entry.tainted, &entry.node) else { return Ok(None) };
+    let cluster = ObjectKey::new(&ObjectKey::of(&*host).namespace, cluster);
     let uid = entry.remediation.clone();
     if is_cluster_gone(context, &cluster).await? {
         let left = LeftBehind { host, uid, node: NodeSeen::Gone, place: None };

@@ -21,14 +21,10 @@ pub struct Clock {
 
 /// What this process saw of the pauses of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pause {
-    /// None.
-    #[default]
-    None,
-    /// It is paused.
-    UnderWay,
-    /// It is not any more since then.
-    Ended(Timestamp),
+pub struct Pause {
+    is_under_way: bool,
+    /// When the last one ended.
+    ended: Option<Timestamp>,
 }
 
 impl Clock {
@@ -51,19 +47,17 @@ impl Clock {
 
     /// Until when times did not count for a request.
     pub fn resumed(&self, pause: Pause) -> Option<Timestamp> {
-        let ended = if let Pause::Ended(at) = pause { Some(at) } else { None };
-        ended.max(self.set)
+        pause.ended.max(self.set)
     }
 }
 
 impl Pause {
     /// Notes whether the request is paused.
     pub fn note(&mut self, paused: bool, now: Timestamp) {
-        if paused {
-            *self = Self::UnderWay;
-        } else if *self == Self::UnderWay {
-            *self = Self::Ended(whole(now));
+        if self.is_under_way && !paused {
+            self.ended = Some(whole(now));
         }
+        self.is_under_way = paused;
     }
 }
 
@@ -101,6 +95,6 @@ mod tests {
         assert_eq!(clock.started, None);
         clock.begin(at(1000));
         clock.begin(at(2000));
-        assert_eq!((clock.started, clock.resumed(Pause::None)), (Some(at(1000)), None));
+        assert_eq!((clock.started, clock.resumed(Pause::default())), (Some(at(1000)), None));
     }
 }

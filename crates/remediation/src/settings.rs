@@ -168,34 +168,33 @@ impl Settings {
     /// Reads all values; what is wrong goes to `mistakes`.
     pub fn check(&self, config: &Config, mistakes: &mut Mistakes) -> Policy {
         let default = Policy::default();
-        let mut switch = |flag, value, default| mistakes.switch(flag, value, default);
-        let upstream_group = switch("--upstream-group", &self.upstream_group, false);
-        let plain = switch("--plain-reboot", &self.plain_reboot, false);
-        let switch_off = switch("--switch-off-exhausted", &self.switch_off_exhausted, true);
-        let delete_unowned = switch("--delete-unowned", &self.delete_unowned, true);
-        let words = "taint, delete or none";
-        let fencing = mistakes.parse("--node-fencing", &self.node_fencing, words, default.fencing);
-        let mut time = |flag, value, default| mistakes.duration(flag, value, default);
-        let power_off = time("--power-off-timeout", &self.power_off_timeout, default.power_off);
-        let power_on = time("--power-on-timeout", &self.power_on_timeout, default.power_on);
-        let fence = time("--fence-timeout", &self.fence_timeout, default.fence);
-        let stale = time("--stale-power", &self.stale_power, default.stale);
-        if stale >= power_off {
-            let expected = format!("less than --power-off-timeout, which is {power_off:?}");
+        let fencing = "taint, delete or none";
+        let policy = Policy {
+            upstream_group: mistakes.switch("--upstream-group", &self.upstream_group, false),
+            plain: mistakes.switch("--plain-reboot", &self.plain_reboot, false),
+            fencing: mistakes.parse("--node-fencing", &self.node_fencing, fencing, default.fencing),
+            power_off: mistakes.duration(
+                "--power-off-timeout",
+                &self.power_off_timeout,
+                default.power_off,
+            ),
+            power_on: mistakes.duration(
+                "--power-on-timeout",
+                &self.power_on_timeout,
+                default.power_on,
+            ),
+            fence: mistakes.duration("--fence-timeout", &self.fence_timeout, default.fence),
+            stale: mistakes.duration("--stale-power", &self.stale_power, default.stale),
+            switch_off: mistakes.switch("--switch-off-exhausted", &self.switch_off_exhausted, true),
+            delete_unowned: mistakes.switch("--delete-unowned", &self.delete_unowned, true),
+            watch_filter: config.watch_filter.clone(),
+        };
+        if policy.stale >= policy.power_off {
+            let expected =
+                format!("less than --power-off-timeout, which is {:?}", policy.power_off);
             mistakes.add("--stale-power", &self.stale_power, expected);
         }
-        Policy {
-            upstream_group,
-            plain,
-            fencing,
-            power_off,
-            power_on,
-            fence,
-            stale,
-            switch_off,
-            delete_unowned,
-            watch_filter: config.watch_filter.clone(),
-        }
+        policy
     }
 }
 

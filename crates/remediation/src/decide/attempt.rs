@@ -198,11 +198,12 @@ pub(super) fn failure(case: &Case<'_>, reason: Reason) -> String {
     text.to_owned()
 }
 
-/// The record of a try, with what leads to its node when the Machine is gone.
-fn record(case: &Case<'_>, host: &Host, number: u32, asked: Timestamp) -> Entry {
-    let (request, machine) = (case.request, case.machine());
+/// Our key with the record of a new try, in one write, and what leads to its node when the Machine is gone. An older try of ours has
+/// ended for this reason.
+fn hold(case: &Case<'_>, host: &Host, number: u32, older: Reason) -> HostWrite {
+    let (request, machine, plain) = (case.request, case.machine(), case.policy.plain);
     let cluster = machine.filter(|_| request.cluster.is_none());
-    Entry {
+    let entry = Entry {
         machine_uid: machine.map(|it| it.uid.clone()),
         node: machine.and_then(|it| it.node.clone()),
         cluster: cluster.map(|it| it.cluster.clone()),
@@ -211,23 +212,17 @@ fn record(case: &Case<'_>, host: &Host, number: u32, asked: Timestamp) -> Entry 
         held_off_before: host.held_off_at.filter(|_| !host.held),
         adopted: case.seen.is_adopted(),
         filter: case.policy.watch_filter.clone(),
-        ..Entry::begin(&request.uid, request.machine(), number, asked)
-    }
-}
-
-/// Our key with the record of a new try, in one write. An older try of ours has ended for this reason.
-fn hold(case: &Case<'_>, host: &Host, number: u32, older: Reason) -> HostWrite {
-    let mut entry = record(case, host, number, case.now);
-    entry.plain = case.policy.plain;
-    entry.taints = !entry.plain && case.policy.fencing == Fencing::Taint;
-    // Beside a key that holds it off already the operator of Metal3 writes nothing of a host that is off.
-    entry.beside = !entry.plain && !host.powered_on && host.has_room;
-    if entry.plain
-        && let NodeSeen::Here(node) = &case.seen.node
-    {
-        // Nobody holds the host off, so its kubelet may be back before anybody looks.
-        entry.kubelet = Some(node.kubelet.clone());
-    }
+        plain,
+        taints: !plain && case.policy.fencing == Fencing::Taint,
+        // Beside a key that holds it off already the operator of Metal3 writes nothing of a host that is off.
+        beside: !plain && !host.powered_on && host.has_room,
+        // Where nobody holds the host off, its kubelet may be back before anybody looks.
+        kubelet: match &case.seen.node {
+            NodeSeen::Here(node) if plain => Some(node.kubelet.clone()),
+            _ => None,
+        },
+        ..Entry::begin(&request.uid, request.machine(), number, case.now)
+    };
     let history = Some(case.ended(host, older).with(entry));
     HostWrite { key: Some(true), history, ..HostWrite::default() }
 }
@@ -347,11 +342,7 @@ fn overdue(case: &Case<'_>, host: &Host, entry: &Entry) -> Decision {
     if host.powered_on || entry.plain {
         return fail(case, host, Reason::PowerOffTimedOut);
     }
-    if case.seen.node == NodeSeen::NotAsked && case.machine().is_some_and(|it| it.node.is_some()) {
-        // What its kubelet said until now is no news later.
-        return Decision::look_at_node(Reason::PowerOn);
-    }
-    let_go(case, host, false).again(SOON)
+    look_and_let_go(case, host)
 }
 
 fn is_fenced(case: &Case<'_>, host: &Host, entry: &Entry) -> bool {
@@ -422,11 +413,15 @@ pub(super) fn release(case: &Case<'_>) -> Option<Decision> {
     if entry.released.is_some() || !is_fenced(case, host, entry) {
         return None;
     }
-    if case.seen.node == NodeSeen::NotAsked && case.machine()?.node.is_some() {
-        // Nothing is done about it, but what its kubelet said until now is no news later.
-        return Some(Decision::look_at_node(Reason::PowerOn));
+    Some(look_and_let_go(case, host))
+}
+
+/// The host may be switched on, once its node was looked at: what its kubelet said until now is no news later.
+fn look_and_let_go(case: &Case<'_>, host: &Host) -> Decision {
+    if case.seen.node == NodeSeen::NotAsked && case.machine().is_some_and(|it| it.node.is_some()) {
+        return Decision::look_at_node(Reason::PowerOn);
     }
-    Some(let_go(case, host, false).again(SOON))
+    let_go(case, host, false).again(SOON)
 }
 
 /// What people read of it is written by who finds the host still off a moment later.

@@ -415,18 +415,10 @@ fn given_up(case: &Case<'_>, host: &Host, failed: Option<&str>) -> History {
 
 /// Nothing of ours stays: key, taint, backup, and at last the finalizer. The node's part is bounded.
 pub(super) fn undo(case: &Case<'_>, reason: Reason) -> Decision {
-    let uid = &case.request.uid;
-    let mut decision = Decision::rest(reason);
-    for (host, stray) in hosts(case) {
-        let open = host.history.open(uid).is_some();
-        // Of a host that is somebody else's by now only what is ours is taken. Our record on it is ended all the same: later
-        // on nobody would know how.
-        if host.held || open {
-            let history = open.then(|| case.ended(host, reason));
-            let write = HostWrite { stray, history, ..HostWrite::letting_go(host) };
-            decision = decision.host(write);
-        }
-    }
+    // Of a host that is somebody else's by now only what is ours is taken. Our record on it is ended all the same: later on nobody
+    // would know how.
+    let held = hosts(case).filter_map(|it| case.letting_go(it, reason));
+    let mut decision = Decision::rest(reason).also(held.map(Act::Host));
     if !decision.acts.is_empty() {
         let text = match reason {
             Reason::Recovered => text::of_try(&case.which(), node::returned(case)),

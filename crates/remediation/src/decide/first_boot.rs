@@ -44,7 +44,7 @@ pub(super) fn await_first_boot(case: &Case<'_>) -> Option<Decision> {
         };
     };
     let until = since.checked_add(time).unwrap_or(since);
-    Some(wait(case, REASON, &text::booting(&host.name, until)).again(left))
+    Some(wait(case, Said::no(REASON, text::booting(&host.name, until))).again(left))
 }
 
 /// Its time is over, and its node cannot be looked at: it is not known yet whether it has come up. That is said once, since
