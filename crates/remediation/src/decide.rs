@@ -267,10 +267,13 @@ fn ready_meanwhile(case: &Case<'_>) -> Option<Decision> {
 /// Why no try may begin now, be it the first one or another. Nobody else's turn matters to a member whose host is off already.
 pub(crate) fn out_of_turn(case: &Case<'_>) -> Option<Said> {
     let host = case.own_host()?;
-    if host.servicing && host.history.open(&case.request.uid).is_none() {
+    let open = host.history.open(&case.request.uid);
+    if host.servicing && open.is_none() {
         return Some(Said::no(Reason::HostServicing, text::host(&host.name, text::SERVICING)));
     }
-    let is_off = case.entry().is_some() && case.standing.awaits_node().is_none();
+    // Also where the next try was counted and its host not asked yet.
+    let is_current = case.entry().is_some() || open.is_some_and(|it| it.released.is_none());
+    let is_off = is_current && case.standing.awaits_node().is_none();
     let member = case.seen.member.as_ref().filter(|_| !is_off)?;
     Some(Said::no(Reason::MemberInTry, text::member_first(member)))
 }
@@ -309,7 +312,7 @@ pub(crate) fn say_why_not_again(case: &Case<'_>, said: Said) -> Decision {
 }
 
 /// Says this of a request that stands like that, and once to people.
-fn say_of(case: &Case<'_>, wanted: Standing, said: Said, warning: bool) -> Decision {
+pub(crate) fn say_of(case: &Case<'_>, wanted: Standing, said: Said, warning: bool) -> Decision {
     let Said { reason, message, .. } = said.clone();
     let is_news = case.said() != Some(reason);
     let wanted = Standing { said: Some(said), ..wanted };

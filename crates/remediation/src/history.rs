@@ -105,6 +105,13 @@ impl Entry {
         }
     }
 
+    /// Whether it ended before it had come to anything.
+    pub fn was_given_up(&self) -> bool {
+        let came_to = [Reason::Recovered, Reason::NotRecovered, Reason::Exhausted];
+        self.ended.is_some()
+            && !came_to.iter().any(|it| self.result.as_deref() == Some(it.as_str()))
+    }
+
     /// Whether its node was ready again.
     pub fn has_recovered(&self) -> bool {
         self.result.as_deref() == Some(Reason::Recovered.as_str())

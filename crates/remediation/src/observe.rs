@@ -57,6 +57,10 @@ async fn read(
     if !context.policy.selects(&request) && !request.finalizer {
         return Ok(None);
     }
+    if memory.uid != request.uid {
+        // Of a request that was replaced under its name nobody else hears.
+        context.turns.end(&memory.uid);
+    }
     memory.about(&request.uid);
     let now = Timestamp::now();
     context.clock.with(|clock| {
@@ -185,7 +189,8 @@ async fn first_member(
         };
         let history = host.map(|it| History::of(&it)).unwrap_or_default();
         let requests: Vec<_> = context.requests_for(&ObjectKey::of(other.as_ref())).collect();
-        let begun = Try::of(&history, &requests, Timestamp::now());
+        let well = Machine::of(other).healthy == Some(true);
+        let begun = Try::of(&history, &requests, well, Timestamp::now());
         let asking = Asking { is_begun, has_turn, comes_first: name < other.name_any() };
         let begins = || requests.into_iter().any(|it| is_about_to(context, it));
         if asking.waits_for(begun, begins) {

@@ -11,7 +11,7 @@ use crate::decision::Decision;
 use crate::history::History;
 use crate::model::Observed;
 use crate::reason::Reason;
-use crate::request::Request;
+use crate::request::{Request, Strategy};
 
 /// How far the try of a member is, for the others of its control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +26,14 @@ pub enum Try {
 }
 
 impl Try {
-    /// The try that is under way on a host, of one of these requests.
-    pub fn of(history: &History, requests: &[Request], now: Timestamp) -> Option<Self> {
-        let entry = history.0.iter().find(|it| it.ended.is_none())?;
+    /// The try that is under way on a host, of one of these requests. `well`: the health check says that the member is.
+    pub fn of(history: &History, requests: &[Request], well: bool, now: Timestamp) -> Option<Self> {
+        let Some(entry) = history.0.iter().find(|it| it.ended.is_none()) else {
+            // One that was given up in its middle: its host may still be off, or booting.
+            let last = history.0.last().filter(|it| it.was_given_up() && !well)?;
+            let since = last.released.max(last.ended)?;
+            return (until(since, now) < Strategy::default().timeout).then_some(Self::UnderWay);
+        };
         let request = requests.iter().find(|it| it.uid == entry.remediation);
         let (Some(request), Some(_)) = (request, entry.released) else {
             return Some(Self::UnderWay);
@@ -85,7 +90,9 @@ pub fn is_about_to_begin(seen: &Observed, decision: &Decision) -> bool {
     let is_ready = standing.said.as_ref().is_some_and(|it| it.reason == Reason::NodeReady);
     // One that has succeeded is looked at for as long as its health check complains, and nobody would have a turn meanwhile.
     let is_done = is_ready || standing.has_succeeded();
-    (decision.needs_node && !is_done) || decision.sets_key()
+    // Other looks end without a try, and some are repeated for as long as a person does nothing.
+    let begins = matches!(decision.reason, Reason::NodeReady | Reason::PowerOff);
+    (decision.needs_node && begins && !is_done) || decision.sets_key()
 }
 
 /// The turns, by Cluster.
@@ -126,11 +133,12 @@ mod tests {
     use std::time::Duration;
 
     use api_types::remediation::{Phase, Step};
+    use controller_kit::engine::Reason as _;
 
     use super::*;
-    use crate::decide::tests::{at, request};
+    use crate::decide::tests::{at, fresh, request};
     use crate::history::Entry;
-    use crate::request::{Standing, Strategy};
+    use crate::request::Standing;
 
     /// A member whose host is on since 10, with five minutes for its node.
     fn on(change: impl FnOnce(&mut Entry, &mut Request)) -> Option<Try> {
@@ -146,7 +154,29 @@ mod tests {
         let mut entry =
             Entry { released: Some(at(5)), ..Entry::begin(&request.uid, "m", 0, at(0)) };
         change(&mut entry, &mut request);
-        Try::of(&History(vec![entry]), &[request], at(310))
+        Try::of(&History(vec![entry]), &[request], false, at(310))
+    }
+
+    /// A person may delete a request while its host is off.
+    #[test]
+    fn a_member_whose_try_was_given_up_keeps_the_others_for_a_while() {
+        let ended = |result: Reason, well, now| {
+            let entry = Entry {
+                ended: Some(at(100)),
+                result: Some(result.as_str().to_owned()),
+                ..Entry::begin("uid", "m", 0, at(0))
+            };
+            Try::of(&History(vec![entry]), &[], well, at(now))
+        };
+        let time = i64::try_from(Strategy::default().timeout.as_secs()).unwrap();
+        for result in [Reason::Withdrawn, Reason::HostUnmanaged] {
+            assert_eq!(ended(result, false, 99 + time), Some(Try::UnderWay));
+            assert_eq!(ended(result, false, 100 + time), None);
+            assert_eq!(ended(result, true, 101), None, "well by its health check");
+        }
+        for result in [Reason::Recovered, Reason::NotRecovered, Reason::Exhausted] {
+            assert_eq!(ended(result, false, 101), None, "{result:?}");
+        }
     }
 
     #[test]
@@ -175,7 +205,11 @@ mod tests {
         };
         assert_eq!(on(counted), Some(Try::Due), "the next try was counted, and its host not asked");
         assert_eq!(on(|_, request| request.uid = "another".to_owned()), Some(Try::UnderWay));
-        assert_eq!(on(|entry, _| entry.ended = Some(at(300))), None);
+        let recovered = |entry: &mut Entry, _: &mut Request| {
+            entry.ended = Some(at(300));
+            entry.result = Some(Reason::Recovered.as_str().to_owned());
+        };
+        assert_eq!(on(recovered), None);
     }
 
     #[test]
@@ -185,6 +219,14 @@ mod tests {
             assert!(!Try::Unseen.keeps_others(first));
             assert_eq!(Try::Due.keeps_others(first), !first);
         }
+    }
+
+    /// A machine that came up is looked at for as long as its health check complains.
+    #[test]
+    fn who_only_looks_at_its_node_is_not_about_to_begin() {
+        let looks = |reason| is_about_to_begin(&fresh(), &Decision::look_at_node(reason));
+        assert!(looks(Reason::PowerOff) && looks(Reason::NodeReady));
+        assert!(!looks(Reason::HostBooting) && !looks(Reason::Withdrawn));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use api_types::remediation::{Phase, Step};
 use k8s_openapi::jiff::Timestamp;
 
 use super::ending::{give_back, hand_over, is_owed};
-use super::{Case, node, out_of_turn};
+use super::{Case, node, out_of_turn, say_of};
 use crate::decision::{Act, Decision, HostWrite};
 use crate::history::Entry;
 use crate::reason::Reason;
@@ -155,7 +155,7 @@ pub(super) fn fail(case: &Case<'_>, host: &Host, reason: Reason) -> Decision {
         return begins_anew(case, host, case.now);
     }
     if let Some(said) = out_of_turn(case) {
-        return Decision::rest(said.reason).again(POLL.1);
+        return say_of(case, case.standing.clone(), said, false).again(POLL.1);
     }
     let retries = case.standing.retries;
     if retries >= case.strategy().retries {

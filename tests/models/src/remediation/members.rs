@@ -33,7 +33,7 @@ impl Members {
         let other = &self.each[1 - index];
         let site = &plane.sites[index];
         let requests: Vec<_> = other.request.iter().cloned().collect();
-        let begun = Try::of(&other.host.history, &requests, now());
+        let begun = Try::of(&other.host.history, &requests, false, now());
         let begins = || {
             requests.iter().any(|request| {
                 let seen = State { member: false, ..other.clone() }.observed(request, false);

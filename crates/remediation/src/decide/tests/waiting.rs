@@ -72,6 +72,8 @@ fn the_next_try_of_a_member_waits_for_its_turn() {
         let waits = now(&beside, 321);
         assert_eq!((waits.reason, writes(&waits).len()), (Reason::MemberInTry, 0), "{waits:?}");
         assert!(waits.again.is_some(), "{waits:?}");
+        let told = said(&waits).said.unwrap();
+        assert_eq!(told.reason, Reason::MemberInTry, "{told:?}");
         let turn = edit(beside, |seen| {
             if let Some(Act::Say(standing)) = waits.acts.first() {
                 seen.request.standing = standing.clone();
@@ -82,6 +84,15 @@ fn the_next_try_of_a_member_waits_for_its_turn() {
         let history = writes(&asks)[0].history.as_ref().unwrap();
         assert_eq!(history.open("uid").unwrap().number, 1, "{asks:?}");
     }
+}
+
+/// Its host did not go off in time, the next try was counted, and the write that asks once more failed.
+#[test]
+fn a_member_whose_host_is_held_goes_on_with_a_try_that_was_counted_beside_another_one() {
+    let counted = edit(asked(), |seen| seen.request.standing = said(&now(seen, 700)));
+    assert_eq!(counted.request.standing.retries, 1);
+    let beside = edit(counted, |seen| seen.member = Some("cp-0".to_owned()));
+    assert!(is_asked(&now(&beside, 701)), "{:?}", now(&beside, 701));
 }
 
 /// Recovered at 30 and still complained of, or failing anew: another try, or the end, is due.
