@@ -59,12 +59,13 @@ pub async fn machine(
     memory: &mut Memory,
 ) -> Result<Option<Seen>, Error> {
     let Some(machine) = context.caches.machines.get(key) else { return Ok(None) };
+    // Also one that was given to another installation waits here no longer: a host would be kept for nobody.
+    let held_back = HeldBack::begin(&context.index, &context.lookout, key, created(&machine));
     if !context.is_ours(&machine.metadata) {
         return Ok(None);
     }
     let (until, version) = (Instant::now() + PASS_DEADLINE, machine.resource_version());
     memory.about(&machine.uid().unwrap_or_default());
-    let held_back = HeldBack::begin(&context.index, &context.lookout, key, created(&machine));
     let scope = Scope { context, namespace: &key.namespace };
     let seen = Box::pin(scope.machine_seen(&machine, memory)).await?;
     let Some(mut seen) = seen else { return Ok(None) };
