@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store};
 
 use crate::engine::ObjectKey;
-use crate::watch::{Undecodable, Watchable};
+use crate::watch::{Undecodable, Watchable, Watched};
 
 /// What a watch has shown of a kind, in the version in which that is served. It is behind the writes of everybody, also our own.
 #[derive(Clone)]
@@ -16,7 +16,15 @@ pub struct Cache<K: Watchable> {
     pub store: Store<K>,
     /// Those that cannot be, which are not gone.
     pub broken: Undecodable,
-    pub(crate) version: K::DynamicType,
+    version: K::DynamicType,
+}
+
+impl<K: Watchable> Watched<K> {
+    /// What it has shown, by namespace and name.
+    pub fn cache(&self) -> Cache<K> {
+        let (broken, version) = (self.undecodable.clone(), self.version.clone());
+        Cache { store: self.store.clone(), broken, version }
+    }
 }
 
 impl<K: Watchable> Cache<K> {

@@ -22,7 +22,6 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use serde::de::DeserializeOwned;
 
 use crate::api_error;
-use crate::cache::Cache;
 use crate::engine::ObjectKey;
 use crate::guarded::Guarded;
 use crate::kit::Kit;
@@ -39,15 +38,7 @@ where
     pub changes: BoxStream<'static, K>,
     /// Objects that are left out of the store.
     pub undecodable: Undecodable,
-    version: K::DynamicType,
-}
-
-impl<K: Watchable> Watched<K> {
-    /// What it has shown, by namespace and name.
-    pub fn cache(&self) -> Cache<K> {
-        let (broken, version) = (self.undecodable.clone(), self.version.clone());
-        Cache { store: self.store.clone(), broken, version }
-    }
+    pub(crate) version: K::DynamicType,
 }
 
 /// Objects of one kind that cannot be decoded; absent from the store, which is not the same as gone.
