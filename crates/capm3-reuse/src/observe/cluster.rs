@@ -40,7 +40,7 @@ pub fn is_going(name: Option<&str>, found: Option<&Cluster>) -> bool {
 }
 
 /// Whether it goes, whether it is paused and its control plane, and nothing else of it. A word for paused that is not understood may mean it.
-fn outlines(live: DynamicObject) -> Cluster {
+pub(super) fn outlines(live: DynamicObject) -> Cluster {
     let paused = !matches!(live.data["spec"]["paused"], Value::Null | Value::Bool(false));
     let control_plane_ref = live.data["spec"]["controlPlaneRef"].clone();
     let control_plane_ref = serde_json::from_value(control_plane_ref).ok();

@@ -18,7 +18,7 @@ use controller_kit::engine::{Error, ObjectKey};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
-use kube::api::{Api, ApiResource, DynamicObject};
+use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 
@@ -184,7 +184,10 @@ impl Scope<'_> {
     ) -> Result<Option<OwnerSeen>, Error> {
         let named = match kept {
             Kept::For(owner) => Some(owner.clone()),
-            Kept::ByLabel(label) => self.owner_by_label(label),
+            Kept::ByLabel(label) => match self.owner_by_label(label) {
+                None if is_live => self.owner_by_label_now(label).await?,
+                found => found,
+            },
         };
         let outline = match named {
             Some(owner) => self.owner_by_name(&owner, is_live).await?,
@@ -275,6 +278,31 @@ impl Scope<'_> {
             clusters.filter_map(|it| Owner::from_reference(it.spec.control_plane_ref.as_ref()?));
         let mut all = deployments.chain(planes).chain(others.filter(|it| !is_watched(it)));
         all.find(|it| it.label() == label)
+    }
+
+    /// The same by what is there now: the watch on owners may be behind that on hosts, and a cache that does not have one proves
+    /// nothing.
+    async fn owner_by_label_now(&self, label: &str) -> Result<Option<Owner>, Error> {
+        const WHAT: &str = "list the owners of machines";
+        let (served, params) = (self.context.served, ListParams::default());
+        let planes =
+            served.control_plane.map(|it| (CONTROL_PLANE_GROUP, it, "KubeadmControlPlane"));
+        let kinds = [(GROUP, served.core, "MachineDeployment")].into_iter().chain(planes);
+        for (group, version, kind) in kinds {
+            let all = self.untyped(group, kind);
+            let all = asked_within(PATIENCE, WHAT, all.list_metadata(&params)).await?;
+            let mut all = all.items.iter().map(|it| named(group, version, kind, &it.metadata));
+            if let Some(found) = all.find(|it| it.label() == label) {
+                return Ok(Some(found));
+            }
+        }
+        let clusters = self.untyped(GROUP, "Cluster");
+        let clusters = asked_within(PATIENCE, WHAT, clusters.list(&params)).await?.items;
+        let planes = clusters.into_iter().filter_map(|it| {
+            Owner::from_reference(cluster::outlines(it).spec.control_plane_ref.as_ref()?)
+        });
+        let mut planes = planes.filter(|it| !is_watched(it));
+        Ok(planes.find(|it| it.label() == label))
     }
 
     /// The Machines of an owner.
