@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use api_types::hive::{ClusterDeployment, EntryState};
 use api_types::names;
+use api_types::reference::NamedRef;
 use clusterpool_inventory::context;
 use clusterpool_inventory::index::{Index, all_in, key_in};
 use clusterpool_inventory::make::Materials;
@@ -352,6 +353,22 @@ fn a_cluster_is_idle_until_hive_has_begun_with_it() {
     begun["resourceVersion"] = json!("2");
     caches.put_with("a", "pool", &begun, &json!({ "provisionRef": { "name": "p" } }));
     assert!(caches.look(None).idle.is_empty());
+}
+
+/// It would be waited for without a word.
+#[test]
+fn a_cluster_without_an_entry_has_no_lease_to_verify() {
+    let mut caches = Caches::new();
+    for (entry, unverified) in [("e", true), ("", false)] {
+        let mut it = cluster("pool");
+        let reference = it.spec.cluster_pool_ref.as_mut().unwrap();
+        let named = NamedRef { name: Some(entry.to_owned()), ..NamedRef::default() };
+        reference.cluster_deployment_customization = Some(named).filter(|_| !entry.is_empty());
+        let note = (names::ferrite::LEASE_UNVERIFIED.to_owned(), "true".to_owned());
+        it.metadata.annotations = Some(BTreeMap::from([note]));
+        caches.index.clusters.keep(&key_in("a", "a"), [(pool(), Arc::new(it))]);
+        assert_eq!(caches.look(None).clusters[0].unverified, unverified, "{entry:?}");
+    }
 }
 
 #[test]

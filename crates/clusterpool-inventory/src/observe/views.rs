@@ -117,6 +117,7 @@ pub(super) fn cluster(
     let noted = |key: &str| it.annotation(key).map(str::to_owned);
     let marks = [names::hive::REMOVE_FROM_POOL, names::hive::REMOVE_CLAIMED_FROM_POOL];
     let is_yes = |key: &str| it.annotation(key).is_some_and(is_yes);
+    let entry = reference.and_then(|it| it.customization_name()).map(str::to_owned);
     let cluster = Cluster {
         name: it.name_any(),
         uid: it.uid().unwrap_or_default(),
@@ -126,14 +127,15 @@ pub(super) fn cluster(
         hangs,
         kept: has_finalizer(it, names::hive::INVENTORY_FINALIZER),
         kept_by_others: it.finalizers().iter().any(|it| it != names::hive::INVENTORY_FINALIZER),
-        entry: reference.and_then(|it| it.customization_name()).map(str::to_owned),
         entry_version: noted(names::ferrite::CUSTOMIZATION_VERSION),
         pool_version: noted(names::hive::POOL_SPEC_HASH),
         claim: reference.and_then(|it| it.claim_name.clone()).filter(|it| !it.is_empty()),
         claimed: reference.and_then(|it| it.claimed_timestamp.as_ref()).map(|it| it.0),
         marked: marks.into_iter().any(is_yes),
         protected: is_yes(names::hive::PROTECTED_DELETE),
-        unverified: it.annotation(names::ferrite::LEASE_UNVERIFIED).is_some(),
+        // Without an entry there is no lease to verify, and a pool that waits for that would say that all is well.
+        unverified: entry.is_some() && it.annotation(names::ferrite::LEASE_UNVERIFIED).is_some(),
+        entry,
         begun: has_begun(it),
         installed,
         stopped: stopped.filter(|it| it.is_true()).map(|it| {

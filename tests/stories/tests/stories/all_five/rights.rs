@@ -45,7 +45,7 @@ const fn rare(
     Rare { controller, verbs, group, resource, file, words }
 }
 
-const RARE: [Rare; 28] = [
+const RARE: [Rare; 27] = [
     // An event that comes again within minutes.
     rare(
         ALL,
@@ -85,13 +85,6 @@ const RARE: [Rare; 28] = [
         (CAPM3, "metal3machinetemplates"),
         "capm3-reuse/src/observe/owner.rs",
         "get a Metal3MachineTemplate",
-    ),
-    rare(
-        "capm3-reuse",
-        &["get"],
-        (CAPI, "machinesets"),
-        "capm3-reuse/src/observe/owner.rs",
-        "get a MachineSet",
     ),
     rare(
         "capm3-reuse",
