@@ -54,6 +54,8 @@ struct Inner {
     lanes: Lanes<String>,
     connected: Mutex<Connected>,
     spoken: Mutex<Option<Spoken>>,
+    /// When and how agreeing on a version failed last. Held by who agrees for all.
+    silence: tokio::sync::Mutex<Option<(Instant, Error)>>,
 }
 
 #[derive(Debug)]
@@ -224,6 +226,7 @@ impl Client {
                     looked: Instant::now(),
                 }),
                 spoken: Mutex::new(None),
+                silence: tokio::sync::Mutex::new(None),
             }),
         })
     }
@@ -235,11 +238,24 @@ impl Client {
 
     /// The version that is spoken with the server; asks it if that is not known yet.
     pub async fn version(&self) -> Result<Version> {
-        let spoken = *lock(&self.inner.spoken);
-        match spoken {
-            Some(spoken) => Ok(spoken.version),
-            None => self.ping().await,
+        let spoken = || lock(&self.inner.spoken).map(|it| it.version);
+        let asked = Instant::now();
+        if let Some(version) = spoken() {
+            return Ok(version);
         }
+        // One asks for all who wait: Ironic resets connections beyond so many.
+        let mut silence = self.inner.silence.lock().await;
+        if let Some(version) = spoken() {
+            return Ok(version);
+        }
+        if let Some((since, error)) = &*silence
+            && *since >= asked
+        {
+            return Err(error.clone());
+        }
+        let answer = self.ping().await;
+        *silence = answer.as_ref().err().map(|error| (Instant::now(), error.clone()));
+        answer
     }
 
     /// The highest version that the server offered when it was last asked.

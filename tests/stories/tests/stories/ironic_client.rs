@@ -144,6 +144,7 @@ async fn every_page_is_asked_for_with_the_filters_of_the_first() {
     let client = client(&proxy.endpoint);
     let wanted = register(ironic, "paged", 5).await;
     register(ironic, "not-paged", 2).await;
+    client.version().await.unwrap();
     let before = proxy.requests().len();
     let query = NodeQuery {
         detail: Detail::Fields(&["name", "resource_class"]),
