@@ -1,7 +1,6 @@
 //! Wiring: the watch, Ironic's lists, whom a change concerns, and the rule book as the engine drives it.
 
 use std::collections::{BTreeSet, HashSet};
-use std::convert::Infallible;
 use std::time::Duration;
 
 use api_types::metal3::CachedHost;
@@ -9,7 +8,7 @@ use controller_kit::Kit;
 use controller_kit::backoff::Class as Retry;
 use controller_kit::engine::links::{Links, ThingName};
 use controller_kit::engine::{self, Class, Controller, Error, Lookout, Now, ObjectKey, Outcome};
-use controller_kit::watch::{self, Complaints, Undecodable};
+use controller_kit::watch;
 use ironic::{Follow, Nodes};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
@@ -27,8 +26,6 @@ use crate::write::write;
 
 /// One pass, of which a soft reset takes longest.
 const PASS_DEADLINE: Duration = Duration::from_secs(120);
-/// How often the owners of hosts that cannot be decoded are told of new ones.
-const UNDECODABLE_RECHECK: Duration = Duration::from_secs(2);
 /// The condition of readiness.
 const IRONIC: &str = "ironic";
 const IRONIC_LISTS: &str = "ironic-lists";
@@ -51,24 +48,13 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
         kit: kit.clone(),
     };
     kit.readiness.require_to_lead(IRONIC, "Ironic was not asked yet");
-    let broken = [watched.undecodable];
     let watching = Box::pin(async {
         tokio::select! {
             () = watch::feed(watched.changes, |host| changed(&context, host)) => {}
             never = context.nodes.follow(context.policy.poll_interval, &context) => match never {},
-            never = tell_undecodable(&context, &broken) => match never {},
         }
     });
     Box::pin(engine::run(&kit, &context, &context.lookout, watching, PASS_DEADLINE)).await
-}
-
-/// Tells the owners of hosts that cannot be decoded: nobody looks after their power.
-async fn tell_undecodable(context: &Context, broken: &[Undecodable]) -> Infallible {
-    let mut complaints = Complaints::default();
-    loop {
-        complaints.tell(&context.kit, broken).await;
-        tokio::time::sleep(UNDECODABLE_RECHECK).await;
-    }
 }
 
 /// A host appeared, changed or went.

@@ -10,7 +10,7 @@ use controller_kit::engine::links::Links;
 use controller_kit::engine::{
     self, Class, Controller, Error, Lookout, Now, ObjectKey, Outcome, Shared,
 };
-use controller_kit::watch::{self, Complaints, Undecodable};
+use controller_kit::watch;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource as _;
 use kube::runtime::watcher;
@@ -54,15 +54,6 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     } else {
         (watch::absent(infrastructure), watch::absent(infrastructure))
     };
-    let broken = [
-        metals.undecodable.clone(),
-        hosts.undecodable.clone(),
-        templates.undecodable.clone(),
-        machines.undecodable.clone(),
-        clusters.undecodable.clone(),
-        sets.undecodable.clone(),
-        deployments.undecodable.clone(),
-    ];
     let (index, filter) = (Arc::new(Shared::<Index>::default()), kit.config.watch_filter.clone());
     index.with(|index| *index = Index::filtered(filter));
     let context = Context {
@@ -101,7 +92,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
             () = watch::feed(planes.changes, |it| context.plane_changed(it)) => {}
             () = watch::feed(claims.changes, |it| context.claim_changed(it)) => {}
             () = watch::feed(data.changes, |it| context.data_changed(it)) => {}
-            never = tend(&context, &broken) => match never {},
+            never = tend(&context) => match never {},
         }
     });
     tokio::select! {
@@ -110,15 +101,12 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     }
 }
 
-/// Sets gauges, ends offers that nobody came for, and tells the owners of objects that cannot be decoded, as often as offers
-/// can be late.
-async fn tend(context: &Context, broken: &[Undecodable]) -> Infallible {
-    let mut complaints = Complaints::default();
+/// Sets gauges and ends offers that nobody came for, as often as offers can be late.
+async fn tend(context: &Context) -> Infallible {
     loop {
         context.end_offers();
         let (counts, waiters) = context.index.with(|index| (index.counts(), index.waiters()));
         context.metrics.shown(counts, waiters);
-        complaints.tell(&context.kit, broken).await;
         tokio::time::sleep(HOLD).await;
     }
 }

@@ -1,6 +1,5 @@
 //! Wiring: watches, whom a change concerns, and the rule book as the engine drives it.
 
-use std::convert::Infallible;
 use std::time::Duration;
 
 use api_types::hive::{
@@ -12,7 +11,7 @@ use controller_kit::backoff::Class as Retry;
 use controller_kit::engine::{
     self, Controller, Decision, Error, Lookout, Next, Now, Outcome, Shared,
 };
-use controller_kit::watch::{self, Complaints, Undecodable, Watched};
+use controller_kit::watch::{self, Broken, Watched};
 use k8s_openapi::api::core::v1::{Namespace, ObjectReference};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::jiff::Timestamp;
@@ -30,8 +29,6 @@ use crate::{observe, write};
 
 /// A pass makes a handful of clusters; one that takes longer hangs.
 const PASS_DEADLINE: Duration = Duration::from_secs(60);
-/// How often owners of objects that cannot be decoded are told of new ones.
-const COMPLAINED_EVERY: Duration = Duration::from_secs(10);
 /// The caches show our own writes long before; their change wakes the pool.
 const CACHES_BEHIND: Duration = Duration::from_millis(500);
 
@@ -68,13 +65,6 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
             bindings: bindings.cache(),
         },
     };
-    let caches = &context.caches;
-    let broken = [
-        caches.pools.broken.clone(),
-        caches.customizations.broken.clone(),
-        caches.claims.broken.clone(),
-        caches.clusters.broken.clone(),
-    ];
     let watching = Box::pin(async {
         tokio::select! {
             () = watch::feed(pools.changes, |it| context.pool_changed(it)) => {}
@@ -83,25 +73,9 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
             () = watch::feed(claims.changes, |it| context.claim_changed(it)) => {}
             () = watch::feed(namespaces.changes, |it| context.namespace_changed(it)) => {}
             () = watch::feed(bindings.changes, |it| context.binding_changed(it)) => {}
-            never = complain(&context, &broken) => match never {},
         }
     });
     Box::pin(engine::run(&kit, &context, &context.lookout, watching, PASS_DEADLINE)).await
-}
-
-/// Tells the owners of objects that cannot be decoded.
-async fn complain(context: &Context, broken: &[Undecodable]) -> Infallible {
-    let mut complaints = Complaints::default();
-    loop {
-        tokio::time::sleep(COMPLAINED_EVERY).await;
-        for it in complaints.tell(&context.kit, broken).await {
-            let (namespace, name) = (it.object.namespace, it.object.name);
-            context.entry_broke(&Key {
-                namespace: namespace.unwrap_or_default(),
-                name: name.unwrap_or_default(),
-            });
-        }
-    }
 }
 
 impl Controller for Context {
@@ -126,6 +100,11 @@ impl Controller for Context {
     /// There is nobody to be told where the pool is gone.
     fn told_on(&self, key: &Key, _: Option<&Seen>) -> Vec<ObjectReference> {
         self.caches.pools.get(key).iter().map(|it| it.object_ref(&())).collect()
+    }
+
+    fn unread(&self, broken: &Broken) -> String {
+        self.entry_broke(&Key::of_meta(&broken.metadata));
+        broken.complaint()
     }
 
     async fn observe(&self, key: &Key, memory: &mut Memory) -> Result<Option<Seen>, Error> {

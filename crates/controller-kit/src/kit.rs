@@ -11,7 +11,9 @@ use crate::leadership::Leadership;
 use crate::liveness::Liveness;
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
+use crate::shared::Shared;
 use crate::shutdown::Shutdown;
+use crate::watch::Undecodable;
 
 /// Handles to everything that the process shares; a clone is cheap.
 #[derive(Clone)]
@@ -34,6 +36,8 @@ pub struct Kit {
     pub events: Events,
     /// When to end.
     pub shutdown: Shutdown,
+    /// Objects of the kinds that are kept which cannot be decoded: the engine tells their owners.
+    pub(crate) undecodable: Arc<Shared<Vec<Undecodable>>>,
 }
 
 impl Kit {
@@ -61,6 +65,7 @@ impl Kit {
             leadership,
             events,
             shutdown,
+            undecodable: Arc::default(),
         }
     }
 

@@ -8,9 +8,8 @@
 //! * `main` reads the command line and hands `settings::needs` and `controller::run` to [`run::main`].
 //! * `controller::run` begins its watches: [`watch::namespaced`] for what `--namespaces` limits, [`watch::everywhere`] and
 //!   [`watch::cluster`] for the rest. A change wakes the keys that it concerns ([`engine::Lookout`]).
-//!   [`watch::Complaints`] tells the owners of objects that cannot be decoded.
 //! * [`engine::run`] gives each key its passes: `observe`, `decide`, `write`. It looks at everything again when
-//!   [`Kit::may_act`] becomes true, so a pass that may not act writes nothing and need not remember that.
+//!   [`Kit::may_act`] becomes true, so a pass that may not act writes nothing and need not remember that. It tells the owners of objects that cannot be decoded.
 //! * A pass may be dropped at any `await`: by its deadline, or with the process. Whatever is to be told or written once is
 //!   marked as done after it was done, or handed to somebody who goes on.
 //! * An object is gone only if the API server says so of that object: [`api_error::unless_gone`].

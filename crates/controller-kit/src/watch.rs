@@ -56,6 +56,13 @@ pub struct Broken {
     pub problem: String,
 }
 
+impl Broken {
+    /// What its owner is told.
+    pub fn complaint(&self) -> String {
+        format!("This object cannot be read and is ignored until it is corrected: {}", self.problem)
+    }
+}
+
 impl Undecodable {
     /// The problem of this object, if it has one.
     pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Broken> {
@@ -82,24 +89,11 @@ pub async fn feed<K>(mut changes: BoxStream<'static, K>, mut tell: impl FnMut(&K
 
 /// The objects that cannot be decoded of which the owners were told, by UID and version.
 #[derive(Default)]
-pub struct Complaints(HashSet<(Option<String>, Option<String>)>);
+pub(crate) struct Complaints(HashSet<(Option<String>, Option<String>)>);
 
 impl Complaints {
-    /// Tells the owners of what is new, from a process that acts. Gives what was told.
-    pub async fn tell(&mut self, kit: &Kit, broken: &[Undecodable]) -> Vec<Broken> {
-        let news = if kit.may_act() { self.news(broken) } else { Vec::new() };
-        for it in &news {
-            let note = format!(
-                "This object cannot be read and is ignored until it is corrected: {}",
-                it.problem
-            );
-            kit.events.warning(&it.object, "Undecodable", "Decode", &note).await;
-        }
-        news
-    }
-
     /// Those whose owners are to be told now. What can be decoded again or is gone is forgotten.
-    pub fn news(&mut self, broken: &[Undecodable]) -> Vec<Broken> {
+    pub(crate) fn news(&mut self, broken: &[Undecodable]) -> Vec<Broken> {
         let version = |it: &Broken| (it.object.uid.clone(), it.object.resource_version.clone());
         let mut news: Vec<Broken> = broken.iter().flat_map(Undecodable::all).collect();
         let before = std::mem::replace(&mut self.0, news.iter().map(version).collect());
@@ -395,6 +389,7 @@ fn stored<K: Watchable>(
     let relisting = apis.iter().map(|_| None).collect();
     let (listing, events) = begin(kit, apis, config, version);
     let undecodable = listing.undecodable.clone();
+    kit.undecodable.lock().push(undecodable.clone());
     let mut feed = Feed { listing, writer, store: store.clone(), relisting };
     let changed = events.flat_map(move |(index, event)| iter(feed.apply(index, event)));
     Watched { store, changes: changed.boxed(), undecodable, version: shown_in }

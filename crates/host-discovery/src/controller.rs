@@ -12,7 +12,7 @@ use controller_kit::engine::{
     self, Class, Controller, Decision, Error, Event, Lookout, Next, Now, ObjectKey, Outcome,
     Reason as _, Shared,
 };
-use controller_kit::watch::{self, Complaints, Told};
+use controller_kit::watch::{self, Broken, Told};
 use futures_util::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt as _;
@@ -26,7 +26,7 @@ use crate::model::{
     Adoption, DiscoveryView, Fitting, HostPlan, Key, Memory, StatusPlan, Strays, Troubles, Turn,
     Write,
 };
-use crate::reason::{Pass, UNDECODABLE};
+use crate::reason::Pass;
 use crate::report::{report, word};
 use crate::settings::Policy;
 use crate::sighting::Sighting;
@@ -187,18 +187,12 @@ fn wants_driver(context: &Context, host: ObjectKey, adoption: Option<Adoption>) 
     }
 }
 
-/// Beside all keys. A process that acts tells the owners of discoveries that cannot be decoded; one that may not only looks
-/// whether it could, and remembers which nodes had a host.
+/// Beside all keys. A process that may not act looks whether it could, and remembers which nodes had a host.
 async fn stand_by(rules: &Rules) -> Infallible {
     let context = &rules.context;
-    let (mut misses, mut complaints) = (0, Complaints::default());
+    let mut misses = 0;
     loop {
-        if context.kit.may_act() {
-            for it in complaints.news(std::slice::from_ref(&context.undecodable)) {
-                let text = text::undecodable(&it.problem);
-                context.kit.events.warning(&it.object, UNDECODABLE, "Decode", &text).await;
-            }
-        } else {
+        if !context.kit.may_act() {
             let checked = context.ironic.check().await.map(drop);
             let passes = checked.as_ref().is_err_and(|error| error.class().is_transient());
             misses = if passes { misses + 1 } else { 0 };
@@ -263,6 +257,10 @@ impl Controller for Rules {
             Key::Driver(host) => of_host(host),
             Key::All | Key::Machine(_) => ObjectReference::default(),
         }
+    }
+
+    fn unread(&self, broken: &Broken) -> String {
+        text::undecodable(&broken.problem)
     }
 
     async fn observe(&self, key: &Key, memory: &mut Memory) -> Result<Option<Seen>, Error> {

@@ -6,9 +6,6 @@ use controller_kit::engine::Reason as _;
 use controller_kit::engine::reasons::{Location, ObjectPart};
 use controller_kit::reasons;
 
-/// A discovery cannot be decoded.
-pub const UNDECODABLE: &str = "Undecodable";
-
 const READY: Location =
     in_discovery(ObjectPart::Condition("Ready"), "Whether machines become hosts.");
 const IRONIC: Location = in_discovery(

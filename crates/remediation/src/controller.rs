@@ -13,7 +13,7 @@ use controller_kit::engine::links::Links;
 use controller_kit::engine::{
     self, Class, Controller, Decision, Error, Lookout, Next, Now, ObjectKey, Outcome, Shared,
 };
-use controller_kit::watch::{self, Complaints, Undecodable, Watched};
+use controller_kit::watch::{self, Watched};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource as _;
@@ -36,7 +36,7 @@ use crate::{observe, served, write};
 
 /// A pass is a few requests here and in the workload cluster; one that takes longer hangs.
 const PASS_DEADLINE: Duration = Duration::from_secs(90);
-/// How often gauges are set, and owners of objects that cannot be decoded are told of new ones.
+/// How often gauges are set.
 const SHOWN_EVERY: Duration = Duration::from_secs(2);
 
 /// Works until the process is to end. The kit is the process' own, or one that a test made in its place.
@@ -60,14 +60,6 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         watch::namespaced_in(&kit, &config, &served.infrastructure);
     let machines: Watched<Machine> = watch::namespaced_in(&kit, &config, &served.core);
     let clusters: Watched<Cluster> = watch::namespaced_in(&kit, &config, &served.core);
-    let mut broken = vec![
-        ours.undecodable,
-        hosts.undecodable,
-        metals.undecodable,
-        machines.undecodable,
-        clusters.undecodable,
-    ];
-    broken.extend(upstream.as_ref().map(|it| it.undecodable.clone()));
     let context = Context {
         metrics,
         lookout: Lookout::default(),
@@ -108,7 +100,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
             () = watch::feed(metals.changes, |it| context.changed(Role::Metal, &ObjectKey::of(it))) => {}
             () = watch::feed(machines.changes, |it| context.machine_changed(it)) => {}
             () = watch::feed(clusters.changes, |it| context.cluster_changed(it)) => {}
-            never = show(&context, &broken) => match never {},
+            never = show(&context) => match never {},
         }
     });
     tokio::select! {
@@ -117,12 +109,10 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     }
 }
 
-/// Sets gauges, and tells the owners of objects that cannot be decoded.
-async fn show(context: &Context, broken: &[Undecodable]) -> Infallible {
-    let mut complaints = Complaints::default();
+/// Sets gauges.
+async fn show(context: &Context) -> Infallible {
     loop {
         context.show(Instant::now(), Timestamp::now());
-        complaints.tell(&context.kit, broken).await;
         tokio::time::sleep(SHOWN_EVERY).await;
     }
 }

@@ -27,6 +27,7 @@ use crate::backoff::{self, Class as RetryClass};
 use crate::kit::Kit;
 use crate::metrics;
 use crate::shared::Shared;
+use crate::watch::{Broken, Complaints};
 
 /// A pass that takes longer leaves its place to others: something that it waits for does not answer.
 const PASS_PATIENCE: Duration = Duration::from_secs(2);
@@ -79,6 +80,11 @@ pub trait Controller: Sync {
     /// people look for them elsewhere as well.
     fn told_on(&self, key: &Self::Key, _seen: Option<&Self::Observed>) -> Vec<ObjectReference> {
         vec![self.object(key)]
+    }
+
+    /// An object that is watched cannot be decoded: has looked at what that concerns, and says what its owner is told.
+    fn unread(&self, broken: &Broken) -> String {
+        broken.complaint()
     }
 
     /// All reads. Nothing, if the key is nobody's or gone: what is remembered of it is forgotten then.
@@ -223,7 +229,7 @@ pub async fn run<C: Controller>(
     let (mut conditions, mut leadership) = (kit.readiness.subscribe(), kit.leadership.subscribe());
     pin_mut!(watching, publishing);
     let mut tick = tokio::time::interval(Duration::from_secs(1));
-    let mut acted = false;
+    let (mut acted, mut complaints) = (false, Complaints::default());
     loop {
         // What changed while nothing was to be written was not acted on.
         let acts = kit.may_act();
@@ -238,7 +244,10 @@ pub async fn run<C: Controller>(
         let due = engine.next_at().map(|at| tokio::time::sleep_until(at.into()));
         let due = OptionFuture::from(due);
         tokio::select! {
-            _ = tick.tick() => kit.liveness.beat("controller", TURN),
+            _ = tick.tick() => {
+                kit.liveness.beat("controller", TURN);
+                engine.complain(&mut complaints);
+            }
             () = lookout.changed.notified() => {}
             () = waits.notified() => {}
             Some(()) = due => {}
@@ -327,6 +336,17 @@ impl<'a, C: Controller> Engine<'a, C> {
             }
             let why = "gave up for others that do not answer";
             self.retry(key, RetryClass::Transient, TIMED_OUT, why);
+        }
+    }
+
+    /// Tells the owners of objects that cannot be decoded.
+    fn complain(&self, complaints: &mut Complaints) {
+        if !self.kit.may_act() {
+            return;
+        }
+        for broken in complaints.news(&self.kit.undecodable.lock()) {
+            let text = self.controller.unread(&broken);
+            self.outbox.put(broken.object, Event::new(true, "Undecodable", "Decode", &text));
         }
     }
 
