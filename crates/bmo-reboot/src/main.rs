@@ -4,15 +4,15 @@ use std::process::ExitCode;
 
 use bmo_reboot::controller;
 use bmo_reboot::settings::{self, Cli};
-use controller_kit::config::{Mistakes, parse};
+use controller_kit::config::parse;
 use controller_kit::run;
 
 fn main() -> ExitCode {
-    let cli: Cli = parse();
-    let mut mistakes = Mistakes::default();
+    let (cli, mut mistakes) = parse::<Cli>();
     let config = cli.common.check(settings::NAME, &mut mistakes);
-    let policy = cli.own.check(&config, &mut mistakes);
-    let ironic = cli.own.ironic(cli.command.as_ref(), &mut mistakes);
+    let policy = cli.own.check(&config);
+    let ironic = cli.ironic.settings(cli.command.as_ref(), &mut mistakes);
+    let ironic = ironic.map(|it| ironic::Settings { calls: policy.power_calls, ..it });
     let needs = settings::needs(ironic.clone());
     run::main(cli.command, config, mistakes, needs, async move |kit| match ironic {
         Some(ironic) => controller::run(kit, policy, ironic).await,

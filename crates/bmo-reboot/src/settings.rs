@@ -7,7 +7,9 @@ use api_types::extensions;
 use api_types::metal3::BareMetalHost;
 use api_types::names::capi::WATCH_FILTER;
 use clap::{Args, Parser};
-use controller_kit::config::{Command, Config, Mistakes, Settings as Common};
+use controller_kit::config::{
+    Command, Config, Settings, above_zero, defaults, reads, span, switch,
+};
 use controller_kit::crd::{Field, Needed};
 use controller_kit::run::Needs;
 use kube::core::{Expression, Selector, SelectorExt as _};
@@ -17,111 +19,79 @@ use serde_json::json;
 pub const NAME: &str = "bmo-reboot";
 /// What the chart allows, which is what `check` asks for.
 pub const RULES: &str = include_str!("../../../charts/bmo-reboot/files/rules.json");
-const SELECTOR_VARIABLE: &str = "FERRITE_HOST_SELECTOR";
-const SELECTOR_HELP: &str = "Label selector of the hosts that bmo-reboot switches; --host-selector= (empty) means all hosts. \
-    Instances with different selectors also need different namespaces or watch filters \
-    [env: FERRITE_HOST_SELECTOR, where empty counts as not given] [default: ferrite.metal3.io/power=managed]";
-
 /// Switches hosts off and on: spec.online and reboot requests of many clients, through Ironic
 #[derive(Debug, Parser)]
 #[command(name = NAME, version)]
 pub struct Cli {
     /// What all controllers share.
     #[command(flatten)]
-    pub common: Common,
+    pub common: Settings,
     /// What is this controller's own.
     #[command(flatten)]
-    pub own: Settings,
+    pub own: Policy,
+    /// How to reach Ironic.
+    #[command(flatten)]
+    pub ironic: ironic::Flags,
     /// What to do; without a word it runs.
     #[command(subcommand)]
     pub command: Option<Command>,
 }
 
-/// This controller's own flags, as text: [`Settings::check`] reads them, so that all mistakes are told at once.
-#[derive(Args, Clone, Debug)]
-// The common ones are a group of the same name already.
+/// How to decide: this controller's own flags.
+#[derive(Args, Clone, Debug, PartialEq)]
+// The common ones are a group of another name.
 #[group(id = "bmo-reboot")]
 #[command(next_help_heading = "Options of bmo-reboot")]
-pub struct Settings {
-    /// Label selector of the hosts that bmo-reboot switches
-    #[arg(long, global = true, help = SELECTOR_HELP)]
-    pub host_selector: Option<String>,
-    /// Pause the bare metal operator on provisioned hosts that bmo-reboot switches, so that only one of them changes power
-    #[arg(
-        long, env = "FERRITE_TAKEOVER", global = true, default_value = "false",
-        num_args = 0..=1, require_equals = true, default_missing_value = "true"
-    )]
-    pub takeover: String,
-    /// Also maintain spec.online of hosts that are available; their reboot requests are not honoured
-    #[arg(
-        long, env = "FERRITE_MANAGE_AVAILABLE", global = true, default_value = "false",
-        num_args = 0..=1, require_equals = true, default_missing_value = "true"
-    )]
-    pub manage_available: String,
-    /// How long one soft attempt lasts, never longer than --soft-timeout: a hard request waits at most this long for it
-    #[arg(long, env = "FERRITE_SOFT_SLICE", global = true, default_value = "60s")]
-    pub soft_slice: String,
-    /// How long a machine may take to shut down before its power is cut
-    #[arg(long, env = "FERRITE_SOFT_TIMEOUT", global = true, default_value = "180s")]
-    pub soft_timeout: String,
-    /// Most calls to Ironic at the same time, of those that it answers within a second: from 1 to 8
-    #[arg(long, env = "FERRITE_POWER_CALLS", global = true, default_value = "6")]
-    pub power_calls: String,
-    /// Most soft attempts under way; each takes one of Ironic's workers for as long as it lasts
-    #[arg(long, env = "FERRITE_SOFT_ATTEMPTS", global = true, default_value = "100")]
-    pub soft_attempts: String,
-    /// How often Ironic is asked for the power of all nodes
-    #[arg(long, env = "FERRITE_POLL_INTERVAL", global = true, default_value = "60s")]
-    pub poll_interval: String,
-    /// URL of the Ironic API; the other variables of the operator's Ironic client are read too
-    #[arg(long, env = "IRONIC_ENDPOINT", global = true, default_value = "")]
-    pub ironic_endpoint: String,
-    /// Look only at nodes of this conductor group of Ironic, where each group has an instance of its own
-    #[arg(long, env = "IRONIC_CONDUCTOR_GROUP", global = true, default_value = "")]
-    pub conductor_group: String,
-}
-
-/// How to decide.
-#[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// Labels of the hosts that were handed to us; empty: all.
+    /// Label selector of the hosts that bmo-reboot switches; --host-selector= (empty) means all hosts, an empty variable counts
+    /// as not given. Instances with different selectors also need different namespaces or watch filters
+    #[arg(
+        long = "host-selector", env = "FERRITE_HOST_SELECTOR",
+        default_value = "ferrite.metal3.io/power=managed", value_parser = reads(selector_of).even_nothing()
+    )]
     pub selector: Selector,
     /// Value of Cluster API's watch label, if only hosts with it count.
+    #[arg(skip)]
     pub watch_filter: Option<String>,
-    /// Whether the operator is asked to leave our hosts alone.
+    /// Pause the bare metal operator on provisioned hosts that bmo-reboot switches, so that only one of them changes power
+    #[arg(long, env = "FERRITE_TAKEOVER", default_value = "false", value_parser = reads(switch))]
     pub takeover: bool,
-    /// Whether `spec.online` of available hosts is maintained.
+    /// Also maintain spec.online of hosts that are available; their reboot requests are not honoured
+    #[arg(long, env = "FERRITE_MANAGE_AVAILABLE", default_value = "false", value_parser = reads(switch))]
     pub manage_available: bool,
-    /// Length of one soft attempt.
+    /// How long one soft attempt lasts, never longer than --soft-timeout: a hard request waits at most this long for it
+    #[arg(long, env = "FERRITE_SOFT_SLICE", default_value = "60s", value_parser = reads(soft))]
     pub soft_slice: Duration,
-    /// Length of all soft attempts together.
+    /// How long a machine may take to shut down before its power is cut
+    #[arg(long, env = "FERRITE_SOFT_TIMEOUT", default_value = "180s", value_parser = reads(soft))]
     pub soft_timeout: Duration,
-    /// Soft attempts at the same time.
+    /// Most calls to Ironic at the same time, of those that it answers within a second: from 1 to 8
+    #[arg(long, env = "FERRITE_POWER_CALLS", default_value = "6", value_parser = reads(calls))]
+    pub power_calls: usize,
+    /// Most soft attempts under way; each takes one of Ironic's workers for as long as it lasts
+    #[arg(
+        long, env = "FERRITE_SOFT_ATTEMPTS", default_value = "100",
+        value_parser = reads(|text| above_zero::<usize>(text, "a number above zero"))
+    )]
     pub soft_attempts: usize,
-    /// Time between two lists of all nodes.
+    /// How often Ironic is asked for the power of all nodes
+    #[arg(long, env = "FERRITE_POLL_INTERVAL", default_value = "60s", value_parser = reads(span))]
     pub poll_interval: Duration,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self {
-            selector: Expression::Equal(
-                api_types::names::ferrite::POWER.to_owned(),
-                api_types::names::ferrite::POWER_MANAGED.to_owned(),
-            )
-            .into(),
-            watch_filter: None,
-            takeover: false,
-            manage_available: false,
-            soft_slice: Duration::from_secs(60),
-            soft_timeout: Duration::from_secs(180),
-            soft_attempts: 100,
-            poll_interval: Duration::from_secs(60),
-        }
+        defaults()
     }
 }
 
 impl Policy {
+    /// The policy under the common settings.
+    pub fn check(self, config: &Config) -> Self {
+        let soft_slice = self.soft_slice.min(self.soft_timeout);
+        Self { soft_slice, watch_filter: config.watch_filter.clone(), ..self }
+    }
+
     /// Whether the host was handed to us.
     pub fn selects(&self, host: &BareMetalHost) -> bool {
         let none = std::collections::BTreeMap::new();
@@ -136,87 +106,30 @@ impl Policy {
     }
 }
 
-impl Settings {
-    /// Reads all values; what is wrong goes to `mistakes`.
-    pub fn check(&self, config: &Config, mistakes: &mut Mistakes) -> Policy {
-        let default = Policy::default();
-        let selector = match &self.host_selector {
-            Some(text) => Some(text.clone()),
-            // A chart sets variables to nothing; "all hosts" has to be said, so nothing cannot mean it here.
-            None => std::env::var(SELECTOR_VARIABLE).ok().filter(|text| !text.trim().is_empty()),
-        };
-        let selector = selector.map_or(default.selector, |text| {
-            selector_of(&text).unwrap_or_else(|part| {
-                let expected = format!(
-                    "labels such as a=b, a!=b, a in (b, c), a notin (b), a or !a, separated by commas; {part:?} is none"
-                );
-                mistakes.add("--host-selector", &text, expected);
-                Selector::default()
-            })
-        });
-        let (attempts, expected) = (&self.soft_attempts, "a number above zero");
-        let soft_attempts =
-            mistakes.above_zero("--soft-attempts", attempts, expected, default.soft_attempts);
-        let [soft_slice, soft_timeout] = [
-            ("--soft-slice", &self.soft_slice, default.soft_slice),
-            ("--soft-timeout", &self.soft_timeout, default.soft_timeout),
-        ]
-        .map(|(flag, text, default)| {
-            let value = mistakes.duration(flag, text, default);
-            if value.subsec_nanos() != 0 || value.as_secs() > 3600 {
-                mistakes.add(flag, text, "whole seconds up to an hour: Ironic counts in seconds");
-            }
-            value
-        });
-        let poll_interval =
-            mistakes.duration("--poll-interval", &self.poll_interval, default.poll_interval);
-        let mut switch = |flag, text, default| mistakes.switch(flag, text, default);
-        let takeover = switch("--takeover", &self.takeover, default.takeover);
-        let available = &self.manage_available;
-        Policy {
-            selector,
-            watch_filter: config.watch_filter.clone(),
-            takeover,
-            manage_available: switch("--manage-available", available, default.manage_available),
-            soft_slice: soft_slice.min(soft_timeout),
-            soft_timeout,
-            soft_attempts,
-            poll_interval,
-        }
-    }
-
-    /// How to reach Ironic. Commands that do not speak to it do not ask for its address.
-    pub fn ironic(
-        &self,
-        command: Option<&Command>,
-        mistakes: &mut Mistakes,
-    ) -> Option<ironic::Settings> {
-        if matches!(command, Some(Command::Crds | Command::ExtendCrd { .. })) {
-            return None;
-        }
-        let endpoint = controller_kit::config::given(&self.ironic_endpoint);
-        let group = controller_kit::config::given(&self.conductor_group);
-        let expected = "a number from 1 to 8: Ironic refuses connections beyond some 25";
-        let calls =
-            mistakes.above_zero("--power-calls", &self.power_calls, expected, ironic::CALLS);
-        if calls > ironic::MOST_CALLS {
-            mistakes.add("--power-calls", &self.power_calls, expected);
-        }
-        let mut settings = ironic::Settings::from_env_in_group(endpoint.as_deref(), group)
-            .map_err(|lines| lines.into_iter().for_each(|line| mistakes.note(line)))
-            .ok()?;
-        settings.calls = calls;
-        Some(settings)
-    }
+fn soft(text: &str) -> Result<Duration, String> {
+    let fits = |it: &Duration| it.subsec_nanos() == 0 && it.as_secs() <= 3600;
+    let expected = || "whole seconds up to an hour: Ironic counts in seconds".to_owned();
+    Some(span(text)?).filter(fits).ok_or_else(expected)
 }
 
-/// Reads a label selector; the error is the part that is none. Only an empty text means all hosts, a stray comma does not.
+fn calls(text: &str) -> Result<usize, String> {
+    let expected = "a number from 1 to 8: Ironic refuses connections beyond some 25";
+    let read = above_zero::<usize>(text, expected)?;
+    if read > ironic::MOST_CALLS { Err(expected.to_owned()) } else { Ok(read) }
+}
+
+/// Reads a label selector. Only an empty text means all hosts, a stray comma does not.
 fn selector_of(text: &str) -> Result<Selector, String> {
-    if text.trim().is_empty() {
+    if text.is_empty() {
         return Ok(Selector::default());
     }
+    let wrong = |part: &str| {
+        format!(
+            "labels such as a=b, a!=b, a in (b, c), a notin (b), a or !a, separated by commas; {part:?} is none"
+        )
+    };
     let parts = parts(text).into_iter().map(str::trim);
-    parts.map(|part| expression(part).ok_or_else(|| part.to_owned())).collect()
+    parts.map(|part| expression(part).ok_or_else(|| wrong(part))).collect()
 }
 
 /// Splits at commas that are not between parentheses.
@@ -321,6 +234,8 @@ fn conditions() -> Needed {
 
 #[cfg(test)]
 mod tests {
+    use controller_kit::config::parse_words;
+
     use super::*;
 
     #[test]
@@ -349,14 +264,11 @@ mod tests {
     #[test]
     fn a_slice_is_no_longer_than_all_soft_attempts_together() {
         let read = |flags: &[&str]| {
-            let cli =
-                Cli::try_parse_from(std::iter::once(NAME).chain(flags.iter().copied())).unwrap();
-            let mut mistakes = Mistakes::default();
+            let words = std::iter::once(&NAME).chain(flags);
+            let (cli, mut mistakes) = parse_words::<Cli>(words).unwrap();
             let config = cli.common.check(NAME, &mut mistakes);
-            let policy = cli.own.check(&config, &mut mistakes);
-            let refused = mistakes.lines().iter().any(|line| line.starts_with("--soft"));
-            assert!(!refused, "{flags:?}");
-            policy.soft_slice.as_secs()
+            assert!(mistakes.lines().is_empty(), "{mistakes:?}");
+            cli.own.check(&config).soft_slice.as_secs()
         };
         assert_eq!(read(&[]), 60);
         assert_eq!(read(&["--soft-timeout=20s"]), 20);

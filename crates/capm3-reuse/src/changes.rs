@@ -60,7 +60,7 @@ impl Context {
         self.wake_machines(namespace, naming.chain(concerned));
         let outline = now.as_deref().map(|it| Outline::of_host(it));
         // Nobody else goes by it, and there may be many.
-        let counts = self.policy.scale_to_hosts.is_some();
+        let counts = self.policy.scale_to_hosts;
         if counts && self.outlines.is_news("BareMetalHost", &object, outline) {
             self.wake_scaled(namespace);
         }

@@ -127,15 +127,14 @@ impl Context {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use clap::Parser as _;
-    use controller_kit::config::Mistakes;
+    use controller_kit::config::{Mistakes, Settings, defaults};
     use controller_kit::shutdown::Shutdown;
     use controller_kit::watch::Watchable;
     use kube::runtime::reflector::store::Writer;
     use kube::runtime::watcher::Event;
 
     use super::*;
-    use crate::settings::{Cli, NAME};
+    use crate::settings::NAME;
 
     pub(crate) const VERSION: ContractVersion = ContractVersion::V1Beta2;
 
@@ -166,8 +165,7 @@ pub(crate) mod tests {
 
     /// Of a process that nobody would answer: all that is needed is in the caches.
     pub(crate) fn nowhere(caches: Caches, watch_filter: Option<&str>) -> Context {
-        let cli = Cli::parse_from([NAME]);
-        let mut config = cli.common.check(NAME, &mut Mistakes::default());
+        let mut config = defaults::<Settings>().check(NAME, &mut Mistakes::default());
         config.watch_filter = watch_filter.map(str::to_owned);
         let nobody = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let client = kube::Client::try_from(nobody).unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use api_types::ContractVersion;
 use clap::{Args, Parser};
 use controller_kit::check::{Check, Row};
-use controller_kit::config::{Command, Mistakes, Settings as Common};
+use controller_kit::config::{Command, Settings, defaults, reads, span, switch};
 use controller_kit::crd::{Field, Needed};
 use controller_kit::run::Needs;
 use serde_json::json;
@@ -18,8 +18,6 @@ pub const NAME: &str = "capm3-reuse";
 /// What the chart allows, which is what `check` asks for.
 pub const RULES: &str = include_str!("../../../charts/capm3-reuse/files/rules.json");
 
-/// For how long a number of hosts has to stay before replicas follow it: a rack that is plugged in is one write.
-const SCALE_SETTLE: Duration = Duration::from_secs(30);
 /// The block of the chart's values that goes with the flag.
 const SCALE_VALUES: &str = "scaleToHosts";
 
@@ -34,86 +32,42 @@ const CONTRACTS: &[&str] = ContractVersion::NAMES;
 pub struct Cli {
     /// What all controllers share.
     #[command(flatten)]
-    pub common: Common,
+    pub common: Settings,
     /// What is this controller's own.
     #[command(flatten)]
-    pub own: Settings,
+    pub own: Policy,
     /// What to do; without a word it runs.
     #[command(subcommand)]
     pub command: Option<Command>,
 }
 
-/// This controller's own flags, as text: [`Settings::check`] reads them, so that all mistakes are told at once.
-#[derive(Args, Clone, Debug)]
-// The common ones are a group of the same name already.
+/// How to decide: this controller's own flags.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+// The common ones are a group of another name.
 #[group(id = "capm3-reuse")]
 #[command(next_help_heading = "Options of capm3-reuse")]
-pub struct Settings {
+pub struct Policy {
     /// With nodeReuse a machine gets only hosts that its owner had before, however long that takes: a first machine
     /// waits until somebody reserves a host for its owner
-    #[arg(
-        long, env = "FERRITE_STRICT_REUSE", global = true, default_value = "false",
-        num_args = 0..=1, require_equals = true, default_missing_value = "true"
-    )]
-    pub strict_reuse: String,
+    #[arg(long, env = "FERRITE_STRICT_REUSE", default_value = "false", value_parser = reads(switch))]
+    pub strict_reuse: bool,
     /// How long a host stays reserved for an owner whose machines all have a host
-    #[arg(long, env = "FERRITE_RESERVATION_GRACE", global = true, default_value = "2m")]
-    pub reservation_grace: String,
+    #[arg(long, env = "FERRITE_RESERVATION_GRACE", default_value = "2m", value_parser = reads(span))]
+    pub reservation_grace: Duration,
     /// End the reservations that CAPM3 left behind as well; only where CAPM3 gives no hosts to machines any more
     #[arg(
-        long, env = "FERRITE_COLLECT_CAPM3_RESERVATIONS", global = true, default_value = "false",
-        num_args = 0..=1, require_equals = true, default_missing_value = "true"
+        long = "collect-capm3-reservations", env = "FERRITE_COLLECT_CAPM3_RESERVATIONS",
+        default_value = "false", value_parser = reads(switch)
     )]
-    pub collect_capm3_reservations: String,
-    /// Let replicas follow free hosts where the annotation ferrite.metal3.io/scale-to-hosts asks for it
-    #[arg(
-        long, env = "FERRITE_SCALE_TO_HOSTS", global = true, default_value = "false",
-        num_args = 0..=1, require_equals = true, default_missing_value = "true"
-    )]
-    pub scale_to_hosts: String,
-}
-
-/// How to decide.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Policy {
-    /// With nodeReuse no free host is taken.
-    pub strict_reuse: bool,
-    /// How long a host stays reserved for an owner whose machines all have a host.
-    pub reservation_grace: Duration,
-    /// Reservations that CAPM3 wrote end like ours.
     pub collect_capm3: bool,
-    /// For how long a number of hosts has to stay before replicas follow it; nothing, if they follow none.
-    pub scale_to_hosts: Option<Duration>,
+    /// Let replicas follow free hosts where the annotation ferrite.metal3.io/scale-to-hosts asks for it
+    #[arg(long, env = "FERRITE_SCALE_TO_HOSTS", default_value = "false", value_parser = reads(switch))]
+    pub scale_to_hosts: bool,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self {
-            strict_reuse: false,
-            reservation_grace: Duration::from_secs(120),
-            collect_capm3: false,
-            scale_to_hosts: None,
-        }
-    }
-}
-
-impl Settings {
-    /// Reads all values; what is wrong goes to `mistakes`.
-    pub fn check(&self, mistakes: &mut Mistakes) -> Policy {
-        let default = Policy::default();
-        let mut switch = |flag, value, default| mistakes.switch(flag, value, default);
-        let strict_reuse = switch("--strict-reuse", &self.strict_reuse, default.strict_reuse);
-        let collect_capm3 = switch(
-            "--collect-capm3-reservations",
-            &self.collect_capm3_reservations,
-            default.collect_capm3,
-        );
-        let grace = &self.reservation_grace;
-        let reservation_grace =
-            mistakes.duration("--reservation-grace", grace, default.reservation_grace);
-        let scale = mistakes.switch("--scale-to-hosts", &self.scale_to_hosts, false);
-        let scale_to_hosts = scale.then_some(SCALE_SETTLE);
-        Policy { strict_reuse, reservation_grace, collect_capm3, scale_to_hosts }
+        defaults()
     }
 }
 
@@ -125,7 +79,7 @@ pub fn needs(watch_filter: Option<&str>, policy: &Policy) -> Needs {
         Box::new(|_| Box::pin(async { vec![row] }))
     });
     let checks = undone.into_iter().collect();
-    let switches = policy.scale_to_hosts.map(|_| SCALE_VALUES).into_iter().collect();
+    let switches = policy.scale_to_hosts.then_some(SCALE_VALUES).into_iter().collect();
     Needs { fields: needed(), rules: RULES, switches, checks, ..Needs::default() }
 }
 
@@ -156,14 +110,18 @@ pub fn needed() -> Vec<Needed> {
 
 #[cfg(test)]
 mod tests {
+    use controller_kit::config::parse_words;
+
     use super::*;
 
     #[test]
-    fn the_defaults_of_the_flags_are_those_of_the_policy() {
-        let cli = Cli::parse_from([NAME]);
-        let mut mistakes = Mistakes::default();
-        assert_eq!(cli.own.check(&mut mistakes), Policy::default());
+    fn without_a_word_it_is_as_documented() {
+        let (cli, mistakes) = parse_words::<Cli>([NAME]).unwrap();
+        assert_eq!(cli.own, Policy::default());
         assert!(mistakes.lines().is_empty(), "{mistakes:?}");
+        let Policy { strict_reuse, reservation_grace, collect_capm3, scale_to_hosts } = cli.own;
+        assert_eq!(reservation_grace, Duration::from_secs(120));
+        assert!(!strict_reuse && !collect_capm3 && !scale_to_hosts);
     }
 
     #[tokio::test]
@@ -179,21 +137,20 @@ mod tests {
 
     #[test]
     fn a_switch_needs_no_value() {
-        let cli = Cli::parse_from([NAME, "--strict-reuse", "run"]);
-        assert!(cli.own.check(&mut Mistakes::default()).strict_reuse);
+        let (cli, _) = parse_words::<Cli>([NAME, "--strict-reuse", "run"]).unwrap();
+        assert!(cli.own.strict_reuse);
     }
 
     #[test]
     fn every_wrong_value_is_told_with_its_flag_and_its_variable() {
-        let cli = Cli::parse_from([
+        let words = [
             NAME,
             "--strict-reuse=maybe",
             "--reservation-grace=soon",
             "--collect-capm3-reservations=2",
             "--scale-to-hosts=all",
-        ]);
-        let mut mistakes = Mistakes::default();
-        cli.own.check(&mut mistakes);
+        ];
+        let (_, mistakes) = parse_words::<Cli>(words).unwrap();
         let told = mistakes.lines().join("\n");
         for name in [
             "FERRITE_STRICT_REUSE",

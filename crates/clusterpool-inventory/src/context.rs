@@ -19,7 +19,7 @@ use crate::index::Index;
 use crate::metrics::Metrics;
 use crate::model::{Key, Object};
 use crate::seen::Listed;
-use crate::settings::Policy;
+use crate::settings::{Policy, Pools};
 use crate::text;
 
 /// A pool that Hive's controller wrote to within this time is left to it.
@@ -105,7 +105,7 @@ impl Context {
             Listed::of(&it.spec) != Listed::Nothing
                 || it.status.as_ref().is_some_and(|it| !it.inventory.is_empty())
         };
-        self.policy.all_pools
+        self.policy.pools == Pools::All
             || pool.is_some_and(has_inventory)
             || self.index.with(|index| index.has_of_ours(key, pool))
     }

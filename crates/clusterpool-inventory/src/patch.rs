@@ -9,6 +9,8 @@
 //! refuses, is accepted and reported where that was asked for.
 
 use api_types::hive::{ClusterPoolSpec, InstallConfigPatch};
+use clap::Args;
+use controller_kit::config::{reads, switch};
 use json_patch::{
     AddOperation, CopyOperation, MoveOperation, PatchErrorKind, PatchOperation, RemoveOperation,
     ReplaceOperation,
@@ -30,11 +32,13 @@ const MAX_JSON: usize = 256 << 10;
 const MAX_TEXT: usize = 1_000_000;
 
 /// How strict patches are read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rules {
-    /// Refuse a path without its leading slash.
+    /// Refuse patches whose paths lack the leading slash
+    #[arg(long, env = "FERRITE_STRICT_POINTERS", default_value = "false", value_parser = reads(switch))]
     pub strict_pointers: bool,
-    /// Let `replace` add a key that is missing.
+    /// Let `replace` add a key that is missing, as Hive does
+    #[arg(long, env = "FERRITE_LENIENT_REPLACE", default_value = "false", value_parser = reads(switch))]
     pub lenient_replace: bool,
 }
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use controller_kit::config::{Command, Mistakes, Settings, parse};
+use controller_kit::config::{Command, Settings, parse};
 use controller_kit::engine::{
     self, Class, Controller, Decision, Error, Lookout, Now, ObjectKey, Outcome,
 };
@@ -32,8 +32,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    let cli: Cli = parse();
-    let mut mistakes = Mistakes::default();
+    let (cli, mut mistakes) = parse::<Cli>();
     let config = cli.settings.check("minimal", &mut mistakes);
     run::main(cli.command, config, mistakes, Needs::default(), work)
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use controller_kit::config::{Command, Mistakes, Settings, parse};
+use controller_kit::config::{Command, Settings, parse};
 use controller_kit::crd::{Field, Needed};
 use controller_kit::engine::{
     self, Class, Controller, Decision, Error, Lookout, Now, ObjectKey, Outcome, asked,
@@ -64,8 +64,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    let cli: Cli = parse();
-    let mut mistakes = Mistakes::default();
+    let (cli, mut mistakes) = parse::<Cli>();
     let config = cli.settings.check("trial", &mut mistakes);
     let served = Field {
         path: &["status"],

@@ -1,7 +1,8 @@
 //! The command line that all controllers share. Every mistake is collected before any is reported,
 //! so that a person corrects their values file once and not once per mistake.
 
-use std::fmt::Display;
+use std::cell::RefCell;
+use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,7 +10,10 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::{StringValueParser, TypedValueParser, ValueParser};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 /// What the process is asked to do; without a word it runs.
@@ -58,68 +62,199 @@ pub enum GitOps {
     Argocd,
 }
 
-/// Reads the command line. A value may begin with a minus: clap would stop at it, and nobody learned of the other mistakes.
-#[must_use]
-pub fn parse<C: Parser>() -> C {
-    let words = command::<C>().get_matches();
-    C::from_arg_matches(&words).unwrap_or_else(|error| error.exit())
+thread_local! {
+    /// What is wrong with the values that were read. clap stops at the first value that a reader refuses, so ours refuse none:
+    /// they note it here and give the default, which nobody uses while there are mistakes.
+    static NOTED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-fn command<C: Parser>() -> clap::Command {
-    C::command().mut_args(|arg| {
-        let takes = arg.get_action().takes_values() && !arg.is_require_equals_set();
-        if takes { arg.allow_hyphen_values(true) } else { arg }
-    })
+/// Reads the command line and the environment, and what is wrong with their values.
+#[must_use]
+pub fn parse<C: Parser>() -> (C, Mistakes) {
+    parse_words(std::env::args_os()).unwrap_or_else(|error| error.exit())
+}
+
+/// The same of these words, of which the first is the program's name.
+///
+/// # Errors
+/// A flag that there is not, or that a person asks for help.
+pub fn parse_words<C: Parser>(
+    words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+) -> Result<(C, Mistakes), clap::Error> {
+    NOTED.take();
+    let matches = command::<C>().try_get_matches_from(words)?;
+    let read = C::from_arg_matches(&matches)?;
+    Ok((read, Mistakes(NOTED.take())))
+}
+
+/// What flags are without a word on the command line or in the environment.
+///
+/// # Panics
+/// When a flag has no default that can be read.
+#[must_use]
+pub fn defaults<A: Args>() -> A {
+    let command =
+        A::augment_args(clap::Command::new("")).mut_args(|arg| with_habits(arg).env(None));
+    let read = command.try_get_matches_from([""]).and_then(|it| A::from_arg_matches(&it));
+    read.expect("each flag has a default")
+}
+
+/// The command line of a program, with the habits of all flags.
+#[must_use]
+pub fn command<C: CommandFactory>() -> clap::Command {
+    C::command().mut_args(with_habits)
+}
+
+/// A flag may follow the command. A switch needs no value; any other value may begin with a minus: clap would stop at it, and
+/// nobody learned of the other mistakes.
+fn with_habits(arg: Arg) -> Arg {
+    if arg.get_long().is_none() {
+        return arg;
+    }
+    let is_switch = arg.get_value_parser().type_id() == ValueParser::bool().type_id();
+    let arg = arg.global(true).action(ArgAction::Set);
+    if is_switch {
+        arg.num_args(0..=1).require_equals(true).default_missing_value("true")
+    } else {
+        arg.allow_hyphen_values(true)
+    }
+}
+
+/// Reads the value of a flag, by a function whose error is what is expected instead. An empty value counts as not given: charts
+/// set variables to nothing.
+#[derive(Clone)]
+pub struct Reads<T> {
+    read: fn(&str) -> Result<T, String>,
+    empty_says_something: bool,
+}
+
+/// A reader of values.
+pub const fn reads<T>(read: fn(&str) -> Result<T, String>) -> Reads<T> {
+    Reads { read, empty_says_something: false }
+}
+
+impl<T> Reads<T> {
+    /// On the command line an empty value is one, too.
+    #[must_use]
+    pub const fn even_nothing(self) -> Self {
+        Self { empty_says_something: true, ..self }
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> TypedValueParser for Reads<T> {
+    type Value = T;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<T, clap::Error> {
+        self.parse_ref_(command, arg, value, ValueSource::CommandLine)
+    }
+
+    fn parse_ref_(
+        &self,
+        command: &clap::Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+        source: ValueSource,
+    ) -> Result<T, clap::Error> {
+        let text = StringValueParser::new().parse_ref(command, arg, value)?;
+        let default = arg.and_then(|arg| arg.get_default_values().first()?.to_str());
+        let default = default.unwrap_or_default();
+        let says = self.empty_says_something && source == ValueSource::CommandLine;
+        let is_given = says || !text.trim().is_empty();
+        (self.read)(if is_given { text.trim() } else { default })
+            .or_else(|expected| {
+                NOTED.with_borrow_mut(|noted| noted.push(wrong(arg, &text, &expected)));
+                (self.read)(default)
+            })
+            .map_err(|why| clap::Error::raw(ErrorKind::ValueValidation, why))
+    }
+}
+
+/// What to say of a wrong value.
+fn wrong(arg: Option<&Arg>, text: &str, expected: &str) -> String {
+    let flag = arg.and_then(Arg::get_long).unwrap_or_default();
+    let variable = arg.and_then(Arg::get_env).unwrap_or_default().to_string_lossy();
+    format!("--{flag} ({variable}): {text:?} is wrong, expected {expected}")
+}
+
+/// A value that may be missing. clap would take an `Option` for a flag that may be, and an empty value for one that is given.
+pub type Given<T> = Option<T>;
+
+/// Reads `true` or `false`.
+pub fn switch(text: &str) -> Result<bool, String> {
+    text.parse().map_err(|_| "true or false".to_owned())
+}
+
+/// Reads a duration above zero as Go writes it (`90s`, `1m30s`).
+pub fn span(text: &str) -> Result<Duration, String> {
+    let read = duration(text).filter(|it| *it > Duration::ZERO);
+    read.ok_or_else(|| "a duration above zero such as 15s or 1m30s".to_owned())
+}
+
+/// Reads a number of which there must be one at least.
+pub fn above_zero<T: FromStr + Default + PartialEq>(
+    text: &str,
+    expected: &str,
+) -> Result<T, String> {
+    let read = text.parse().ok().filter(|it| *it != T::default());
+    read.ok_or_else(|| expected.to_owned())
+}
+
+/// Reads text; an empty one is none.
+pub fn given(text: &str) -> Result<Given<String>, String> {
+    Ok((!text.is_empty()).then(|| text.to_owned()))
 }
 
 /// The flags of every controller, to be flattened into its own parser.
-///
-/// All values are text here: clap would stop at the first bad one. [`Settings::check`] reads them.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Common options")]
 pub struct Settings {
     /// Address of probes and metrics
-    #[arg(long, env = "FERRITE_LISTEN", global = true, default_value = "0.0.0.0:8080")]
-    pub listen: String,
+    #[arg(long, env = "FERRITE_LISTEN", default_value = "0.0.0.0:8080", value_parser = reads(address))]
+    pub listen: SocketAddr,
     /// Namespaces to work in, separated by commas; all when empty
-    #[arg(long, env = "FERRITE_NAMESPACES", global = true, default_value = "")]
-    pub namespaces: String,
+    #[arg(long, env = "FERRITE_NAMESPACES", default_value = "", value_parser = reads(names))]
+    pub namespaces: Names,
     /// Work only on objects whose cluster.x-k8s.io/watch-filter label has this value
-    #[arg(long, env = "FERRITE_WATCH_FILTER", global = true, default_value = "")]
-    pub watch_filter: String,
+    #[arg(long, env = "FERRITE_WATCH_FILTER", default_value = "", value_parser = reads(label_value))]
+    pub watch_filter: Given<String>,
     /// Act only while holding the lease; `false` for a single process
-    #[arg(
-        long, env = "FERRITE_LEADER_ELECT", global = true, default_value = "true",
-        num_args = 0..=1, require_equals = true, default_missing_value = "true"
-    )]
-    pub leader_elect: String,
+    #[arg(long, env = "FERRITE_LEADER_ELECT", default_value = "true", value_parser = reads(switch))]
+    pub leader_elect: bool,
     /// Namespace of the lease; the pod's own when empty
-    #[arg(long, env = "FERRITE_LEASE_NAMESPACE", global = true, default_value = "")]
-    pub lease_namespace: String,
+    #[arg(long, env = "FERRITE_LEASE_NAMESPACE", default_value = "", value_parser = reads(namespace))]
+    pub lease_namespace: Given<String>,
     /// Name of the lease; `ferrite-<controller>` when empty
-    #[arg(long, env = "FERRITE_LEASE_NAME", global = true, default_value = "")]
-    pub lease_name: String,
+    #[arg(long, env = "FERRITE_LEASE_NAME", default_value = "", value_parser = reads(object_name))]
+    pub lease_name: Given<String>,
     /// How long others wait for a holder that is silent
-    #[arg(long, env = "FERRITE_LEASE_DURATION", global = true, default_value = "15s")]
-    pub lease_duration: String,
+    #[arg(long, env = "FERRITE_LEASE_DURATION", default_value = "15s", value_parser = reads(lease_duration))]
+    pub lease_duration: Duration,
     /// How long the holder goes on without a renewal that succeeded
-    #[arg(long, env = "FERRITE_RENEW_DEADLINE", global = true, default_value = "10s")]
-    pub renew_deadline: String,
+    #[arg(long, env = "FERRITE_RENEW_DEADLINE", default_value = "10s", value_parser = reads(span))]
+    pub renew_deadline: Duration,
     /// How often the holder renews
-    #[arg(long, env = "FERRITE_RETRY_PERIOD", global = true, default_value = "2s")]
-    pub retry_period: String,
+    #[arg(long, env = "FERRITE_RETRY_PERIOD", default_value = "2s", value_parser = reads(span))]
+    pub retry_period: Duration,
     /// How many objects are worked on at the same time
-    #[arg(long, env = "FERRITE_CONCURRENCY", global = true, default_value = "32")]
-    pub concurrency: String,
+    #[arg(
+        long, env = "FERRITE_CONCURRENCY", default_value = "32",
+        value_parser = reads(|text| above_zero::<u16>(text, "a number from 1 to 65535"))
+    )]
+    pub concurrency: u16,
     /// `text`, `json`, or empty: text on a terminal, json otherwise
-    #[arg(long, env = "FERRITE_LOG_FORMAT", global = true, default_value = "")]
-    pub log_format: String,
+    #[arg(long, env = "FERRITE_LOG_FORMAT", default_value = "", value_parser = reads(log_format))]
+    pub log_format: LogFormat,
     /// Log filter, such as `info` or `info,kube=debug`
-    #[arg(long = "log", env = "RUST_LOG", global = true, default_value = "info")]
+    #[arg(long = "log", env = "RUST_LOG", default_value = "info", value_parser = reads(log_filter))]
     pub log: String,
     /// Kubeconfig, or several as for kubectl; the pod's own account when neither this nor a default file is there
-    #[arg(long, env = "KUBECONFIG", global = true, default_value = "")]
-    pub kubeconfig: String,
+    #[arg(long, env = "KUBECONFIG", default_value = "", value_parser = reads(given))]
+    pub kubeconfig: Given<String>,
 }
 
 /// How log lines look.
@@ -174,57 +309,16 @@ pub struct LeaseConfig {
 pub struct Mistakes(Vec<String>);
 
 impl Mistakes {
-    /// Notes that `value` of `flag` is not what is expected.
-    pub fn add(&mut self, flag: &str, value: &str, expected: impl Display) {
-        let variable = variable(flag);
-        self.0.push(format!("{flag} ({variable}): {value:?} is wrong, expected {expected}"));
+    /// Notes that the value of `flag` does not fit the others.
+    pub fn add(&mut self, flag: &str, value: Duration, expected: &str) {
+        let variable = flag.trim_start_matches('-').replace('-', "_").to_uppercase();
+        let line = format!("{flag} (FERRITE_{variable}): {value:?} is wrong, expected {expected}");
+        self.0.push(line);
     }
 
     /// Notes a mistake that is no flag's, as a sentence of its own.
     pub fn note(&mut self, line: String) {
         self.0.push(line);
-    }
-
-    /// Reads a value. An empty one counts as not given, since charts set variables to nothing. A wrong one is
-    /// noted, and what is returned is never used because nothing starts while there are mistakes.
-    pub fn parse<T: FromStr>(&mut self, flag: &str, value: &str, expected: &str, default: T) -> T {
-        let Some(text) = given(value) else { return default };
-        text.parse().unwrap_or_else(|_| {
-            self.add(flag, value, expected);
-            default
-        })
-    }
-
-    /// Reads `true` or `false`.
-    pub fn switch(&mut self, flag: &str, value: &str, default: bool) -> bool {
-        self.parse(flag, value, "true or false", default)
-    }
-
-    /// Reads a number of which there must be one at least.
-    pub fn above_zero<T: FromStr + Default + PartialEq>(
-        &mut self,
-        flag: &str,
-        value: &str,
-        expected: &str,
-        default: T,
-    ) -> T {
-        let read = self.parse(flag, value, expected, default);
-        if read == T::default() {
-            self.add(flag, value, expected);
-        }
-        read
-    }
-
-    /// Reads a duration above zero as Go writes it (`90s`, `1m30s`).
-    pub fn duration(&mut self, flag: &str, value: &str, default: Duration) -> Duration {
-        let Some(text) = given(value) else { return default };
-        match duration(&text) {
-            Some(read) if read > Duration::ZERO => read,
-            _ => {
-                self.add(flag, value, "a duration above zero such as 15s or 1m30s");
-                default
-            }
-        }
     }
 
     /// The mistakes so far, one line each.
@@ -252,125 +346,108 @@ pub fn duration(text: &str) -> Option<Duration> {
     text.parse::<kube::core::Duration>().ok().map(Duration::from)
 }
 
-/// The environment variable of a flag. Two have a name that others made known.
-fn variable(flag: &str) -> String {
-    match flag {
-        "--log" => "RUST_LOG".to_owned(),
-        "--kubeconfig" => "KUBECONFIG".to_owned(),
-        _ => format!("FERRITE_{}", flag.trim_start_matches('-').replace('-', "_").to_uppercase()),
-    }
-}
-
 impl Settings {
-    /// Reads all values; what is wrong goes to `mistakes`.
-    pub fn check(&self, controller: &'static str, mistakes: &mut Mistakes) -> Config {
-        let listen = mistakes.parse(
-            "--listen",
-            &self.listen,
-            "an address and port such as 0.0.0.0:8080",
-            SocketAddr::from(([0, 0, 0, 0], 8080)),
-        );
-        let mut namespaces: Vec<String> = Vec::new();
-        for name in self.namespaces.split(',').map(str::trim).filter(|name| !name.is_empty()) {
-            if !is_label(name) {
-                let expected = format!("names of namespaces separated by commas; {name:?} is none");
-                mistakes.add("--namespaces", &self.namespaces, expected);
-            } else if !namespaces.iter().any(|known| known == name) {
-                namespaces.push(name.to_owned());
-            }
+    /// The settings of this controller; what does not fit together goes to `mistakes`.
+    pub fn check(self, controller: &'static str, mistakes: &mut Mistakes) -> Config {
+        let (duration, deadline) = (self.lease_duration, self.renew_deadline);
+        // A value that could not be read is the default here.
+        if mistakes.0.is_empty() && deadline >= duration {
+            let expected = format!("less than --lease-duration, which is {duration:?}");
+            mistakes.add("--renew-deadline", deadline, &expected);
         }
-        let watch_filter = given(&self.watch_filter);
-        if watch_filter.as_deref().is_some_and(|value| !is_label_value(value)) {
-            let expected = "a value that a label can have: at most 63 letters, digits, '-', '_' and '.', a letter or digit at both ends";
-            mistakes.add("--watch-filter", &self.watch_filter, expected);
+        if mistakes.0.is_empty() && self.retry_period * 2 > deadline {
+            let expected = format!("at most half of --renew-deadline, which is {deadline:?}");
+            mistakes.add("--retry-period", self.retry_period, &expected);
         }
-        let elect = mistakes.switch("--leader-elect", &self.leader_elect, true);
-        let lease = self.lease(controller, mistakes);
-        let expected = "a number from 1 to 65535";
-        let concurrency = mistakes.above_zero("--concurrency", &self.concurrency, expected, 32);
-        let log_format = match self.log_format.trim() {
-            "" if std::io::stdout().is_terminal() => LogFormat::Text,
-            "" | "json" => LogFormat::Json,
-            "text" => LogFormat::Text,
-            _ => {
-                mistakes.add("--log-format", &self.log_format, "text or json");
-                LogFormat::Json
-            }
+        let lease = LeaseConfig {
+            namespace: self.lease_namespace,
+            name: self.lease_name.unwrap_or_else(|| format!("ferrite-{controller}")),
+            duration,
+            renew_deadline: deadline,
+            retry_period: self.retry_period,
         };
-        if let Err(why) = log_filter(&self.log) {
-            mistakes.add("--log", &self.log, why);
-        }
         Config {
             controller,
-            listen,
-            namespaces,
-            watch_filter,
-            lease: elect.then_some(lease),
-            concurrency,
-            log_format,
-            // A chart leaves it empty, which as a filter would mean errors only.
-            log: given(&self.log).unwrap_or_else(|| "info".to_owned()),
-            kubeconfig: given(&self.kubeconfig).map(PathBuf::from),
+            listen: self.listen,
+            namespaces: self.namespaces,
+            watch_filter: self.watch_filter,
+            lease: self.leader_elect.then_some(lease),
+            concurrency: self.concurrency,
+            log_format: self.log_format,
+            log: self.log,
+            kubeconfig: self.kubeconfig.map(PathBuf::from),
         }
-    }
-
-    fn lease(&self, controller: &str, mistakes: &mut Mistakes) -> LeaseConfig {
-        let namespace = given(&self.lease_namespace);
-        if namespace.as_deref().is_some_and(|name| !is_label(name)) {
-            let expected = "the name of a namespace";
-            mistakes.add("--lease-namespace", &self.lease_namespace, expected);
-        }
-        let name = given(&self.lease_name).unwrap_or_else(|| format!("ferrite-{controller}"));
-        if name.len() > 253 || !name.split('.').all(is_label) {
-            let expected = "an object name: lower case letters, digits, '-' and '.'";
-            mistakes.add("--lease-name", &self.lease_name, expected);
-        }
-        let before = mistakes.0.len();
-        let duration =
-            mistakes.duration("--lease-duration", &self.lease_duration, Duration::from_secs(15));
-        let renew_deadline =
-            mistakes.duration("--renew-deadline", &self.renew_deadline, Duration::from_secs(10));
-        let retry_period =
-            mistakes.duration("--retry-period", &self.retry_period, Duration::from_secs(2));
-        // Comparing with a value that could not be read would report the same mistake twice.
-        if before == mistakes.0.len() {
-            if duration.subsec_nanos() != 0 {
-                let expected = "whole seconds, as the Lease object stores them";
-                mistakes.add("--lease-duration", &self.lease_duration, expected);
-            }
-            if renew_deadline >= duration {
-                let expected =
-                    format!("less than --lease-duration, which is {}", self.lease_duration);
-                mistakes.add("--renew-deadline", &self.renew_deadline, expected);
-            }
-            if retry_period * 2 > renew_deadline {
-                let expected =
-                    format!("at most half of --renew-deadline, which is {}", self.renew_deadline);
-                mistakes.add("--retry-period", &self.retry_period, expected);
-            }
-        }
-        LeaseConfig { namespace, name, duration, renew_deadline, retry_period }
     }
 }
 
-/// An empty value counts as not given: charts set variables to nothing.
-pub fn given(text: &str) -> Option<String> {
-    let text = text.trim();
-    (!text.is_empty()).then(|| text.to_owned())
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "an address and port such as 0.0.0.0:8080".to_owned())
 }
 
-/// What is expected instead of a log filter that is wrong.
-fn log_filter(text: &str) -> Result<(), String> {
+/// Names of namespaces, each once.
+type Names = Vec<String>;
+
+fn names(text: &str) -> Result<Names, String> {
+    let mut names = Names::new();
+    for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        if !is_label(name) {
+            return Err(format!("names of namespaces separated by commas; {name:?} is none"));
+        }
+        if !names.iter().any(|known| known == name) {
+            names.push(name.to_owned());
+        }
+    }
+    Ok(names)
+}
+
+fn label_value(text: &str) -> Result<Given<String>, String> {
+    if !text.is_empty() && !is_label_value(text) {
+        return Err("a value that a label can have: at most 63 letters, digits, '-', '_' and '.', a letter or digit at both ends".to_owned());
+    }
+    given(text)
+}
+
+fn namespace(text: &str) -> Result<Given<String>, String> {
+    if !text.is_empty() && !is_label(text) {
+        return Err("the name of a namespace".to_owned());
+    }
+    given(text)
+}
+
+fn object_name(text: &str) -> Result<Given<String>, String> {
+    if text.len() > 253 || !text.is_empty() && !text.split('.').all(is_label) {
+        return Err("an object name: lower case letters, digits, '-' and '.'".to_owned());
+    }
+    given(text)
+}
+
+fn lease_duration(text: &str) -> Result<Duration, String> {
+    let whole = |it: &Duration| it.subsec_nanos() == 0;
+    let expected = || "whole seconds, as the Lease object stores them".to_owned();
+    Some(span(text)?).filter(whole).ok_or_else(expected)
+}
+
+fn log_format(text: &str) -> Result<LogFormat, String> {
+    match text {
+        "" if std::io::stdout().is_terminal() => Ok(LogFormat::Text),
+        "" | "json" => Ok(LogFormat::Json),
+        "text" => Ok(LogFormat::Text),
+        _ => Err("text or json".to_owned()),
+    }
+}
+
+fn log_filter(text: &str) -> Result<String, String> {
     let expected =
         "off, error, warn, info, debug or trace, or a log filter such as info,kube=debug";
     text.parse::<Targets>().map_err(|why| format!("{expected}: {why}"))?;
-    let mut parts = text.trim().split(',').filter(|part| !part.is_empty());
+    let mut parts = text.split(',').filter(|part| !part.is_empty());
     // It would be taken for a part of the program, of which alone everything or this is told.
     let is_wrong = |part: &&str| {
         let is_level = part.contains(['=', '[']) || part.parse::<LevelFilter>().is_ok();
         !is_level || part.contains(char::is_whitespace)
     };
-    parts.find(is_wrong).map_or(Ok(()), |part| Err(format!("{expected}; {part:?} is neither")))
+    let wrong = parts.find(is_wrong).map(|part| format!("{expected}; {part:?} is neither"));
+    wrong.map_or(Ok(text.to_owned()), Err)
 }
 
 fn is_label(name: &str) -> bool {

@@ -31,7 +31,7 @@ pub use inventory::{
 pub use node::{Driver, Node, PatchOp, Port, Power, PowerTarget, is_node_id};
 pub use nodes::{Calling, Follow, Nodes, Reading};
 pub use paging::{Detail, MAX_PAGE, NodeQuery, Pager, PortQuery};
-pub use settings::{CALLS, MOST_CALLS, Settings};
+pub use settings::{CALLS, Flags, MOST_CALLS, Settings};
 pub use version::Version;
 
 /// What `check` says of the Ironic of these settings: at which it looks, and what it finds or what is wrong.

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::Args;
+use controller_kit::config::{Command, Given, Mistakes, given, reads};
 use reqwest::Url;
 
 /// Calls to nodes that answer, at the same time. More of them make Ironic slower, not faster.
@@ -17,9 +19,32 @@ const DEFAULT_CLIENT_KEY: &str = "/opt/metal3/certs/client/tls.key";
 const CALL_PATIENCE: Duration = Duration::from_secs(1);
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Flags of a controller that speaks to Ironic.
+#[derive(Args, Clone, Debug)]
+pub struct Flags {
+    /// URL of the Ironic API; the other variables of the operator's Ironic client are read too
+    #[arg(long, env = "IRONIC_ENDPOINT", default_value = "", value_parser = reads(given))]
+    pub ironic_endpoint: Given<String>,
+    /// Look only at nodes of this conductor group of Ironic, where each group has an instance of its own
+    #[arg(long, env = "IRONIC_CONDUCTOR_GROUP", default_value = "", value_parser = reads(group))]
+    pub conductor_group: Given<String>,
+}
+
+impl Flags {
+    /// How to reach Ironic, by these flags and the environment. Commands that do not speak to it do not ask for its address.
+    pub fn settings(self, command: Option<&Command>, mistakes: &mut Mistakes) -> Option<Settings> {
+        if matches!(command, Some(Command::Crds | Command::ExtendCrd { .. })) {
+            return None;
+        }
+        let lookup = |name: &str| std::env::var(name).ok();
+        let read = Settings::from_lookup(self.ironic_endpoint.as_deref(), lookup);
+        let read = read.map_err(|lines| lines.into_iter().for_each(|line| mistakes.note(line)));
+        Some(Settings { conductor_group: self.conductor_group, ..read.ok()? })
+    }
+}
+
 /// Settings of the client. They hold paths, never the secrets themselves, so they may be logged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Settings {
     /// Root of the API, without the trailing `v1/`.
     pub endpoint: Url,
@@ -152,18 +177,6 @@ impl Settings {
             _ => Err(mistakes),
         }
     }
-
-    /// Reads the process's environment, for one conductor group: each may have an instance of its own.
-    pub fn from_env_in_group(
-        endpoint: Option<&str>,
-        group: Option<String>,
-    ) -> Result<Self, Vec<String>> {
-        let read = Self::from_lookup(endpoint, |name| std::env::var(name).ok());
-        match (read, group.as_deref().and_then(no_group)) {
-            (Ok(settings), None) => Ok(Self { conductor_group: group, ..settings }),
-            (read, wrong) => Err(read.err().into_iter().flatten().chain(wrong).collect()),
-        }
-    }
 }
 
 /// What to set where nothing says where Ironic is. The operator can be given the name of an object instead, which it looks up.
@@ -179,15 +192,12 @@ fn no_endpoint(named: Option<String>) -> String {
     }
 }
 
-/// Why this is the name of no conductor group.
-fn no_group(name: &str) -> Option<String> {
+fn group(name: &str) -> Result<Given<String>, String> {
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-    let wrong = || {
-        format!(
-            "--conductor-group (IRONIC_CONDUCTOR_GROUP) is {name:?}: Ironic knows only letters, digits, '-', '_' and '.' in it"
-        )
-    };
-    (!name.chars().all(is_letter)).then(wrong)
+    if !name.chars().all(is_letter) {
+        return Err("a name as Ironic knows it: letters, digits, '-', '_' and '.'".to_owned());
+    }
+    given(name)
 }
 
 /// The root of the API. The text is never quoted back if it holds a password.
@@ -278,13 +288,8 @@ mod tests {
 
     #[test]
     fn a_conductor_group_that_ironic_cannot_have_is_a_mistake() {
-        let group = |endpoint, name: &str| {
-            Settings::from_env_in_group(Some(endpoint), Some(name.to_owned()))
-        };
-        let found = group("http://a", "hall-1.b_2").unwrap();
-        assert_eq!(found.conductor_group.as_deref(), Some("hall-1.b_2"));
-        assert!(group("http://a", "hall 1&x").unwrap_err()[0].contains("IRONIC_CONDUCTOR_GROUP"));
-        assert_eq!(group("ftp://a", "hall 1&x").unwrap_err().len(), 2, "both are told");
+        assert_eq!(group("hall-1.b_2").unwrap().as_deref(), Some("hall-1.b_2"));
+        assert!(group("hall 1&x").is_err());
     }
 
     #[test]

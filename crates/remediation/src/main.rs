@@ -2,14 +2,13 @@
 
 use std::process::ExitCode;
 
-use controller_kit::config::{Mistakes, parse};
+use controller_kit::config::parse;
 use controller_kit::run;
 use remediation::controller;
 use remediation::settings::{self, Cli};
 
 fn main() -> ExitCode {
-    let cli: Cli = parse();
-    let mut mistakes = Mistakes::default();
+    let (cli, mut mistakes) = parse::<Cli>();
     let config = cli.common.check(settings::NAME, &mut mistakes);
     let policy = cli.own.check(&config, &mut mistakes);
     let needs = settings::needs(&policy);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use api_types::ContractVersion;
 use clap::{Args, Parser};
 use controller_kit::check::{Check, Row};
-use controller_kit::config::{Command, Config, Mistakes, Settings as Common};
+use controller_kit::config::{Command, Config, Mistakes, Settings, defaults, reads, span, switch};
 use controller_kit::crd::Needed;
 use controller_kit::run::Needs;
 
@@ -35,66 +35,13 @@ const CONTRACTS: &[&str] = ContractVersion::NAMES;
 pub struct Cli {
     /// What all controllers share.
     #[command(flatten)]
-    pub common: Common,
+    pub common: Settings,
     /// What is this controller's own.
     #[command(flatten)]
-    pub own: Settings,
+    pub own: Policy,
     /// What to do; without a word it runs.
     #[command(subcommand)]
     pub command: Option<Command>,
-}
-
-/// This controller's own flags, as text: [`Settings::check`] reads them, so that all mistakes are told at once.
-#[derive(Args, Clone, Debug)]
-// The common ones are a group of the same name already.
-#[group(id = "remediation")]
-#[command(next_help_heading = "Options of remediation")]
-pub struct Settings {
-    /// Serve CAPM3's kind `Metal3Remediation` as well, so that an existing health check needs no change; CAPM3's own
-    /// remediation must not do so, too, which the guard of the chart sees to
-    #[arg(
-        long, env = "FERRITE_UPSTREAM_GROUP", global = true, default_value = "false",
-        num_args = 0..=1, require_equals = true, default_missing_value = "true"
-    )]
-    pub upstream_group: String,
-    /// Ask for one reboot by the plain key `reboot.metal3.io` instead of holding the host off until its node is fenced:
-    /// whoever switches it takes the key away, and nothing is done about the node
-    #[arg(
-        long, env = "FERRITE_PLAIN_REBOOT", global = true, default_value = "false",
-        num_args = 0..=1, require_equals = true, default_missing_value = "true"
-    )]
-    pub plain_reboot: String,
-    /// What is done about the node while its host is off: `taint` it as out of service, `delete` it and give its
-    /// successor its labels and annotations, or `none`
-    #[arg(long, env = "FERRITE_NODE_FENCING", global = true, default_value = "taint")]
-    pub node_fencing: String,
-    /// How long a host may take to be off; then the try has failed
-    #[arg(long, env = "FERRITE_POWER_OFF_TIMEOUT", global = true, default_value = "10m")]
-    pub power_off_timeout: String,
-    /// How long a host may take to be on again; then the try has failed
-    #[arg(long, env = "FERRITE_POWER_ON_TIMEOUT", global = true, default_value = "10m")]
-    pub power_on_timeout: String,
-    /// How long to wait for the workload cluster to answer and for the node's pods and volumes to be gone; after that the
-    /// host is switched on again all the same
-    #[arg(long, env = "FERRITE_FENCE_TIMEOUT", global = true, default_value = "2m")]
-    pub fence_timeout: String,
-    /// A host that already showed off when the reboot was requested is believed to be off only after this long; set it
-    /// longer than the bare metal operator takes to read power again
-    #[arg(long, env = "FERRITE_STALE_POWER", global = true, default_value = "150s")]
-    pub stale_power: String,
-    /// Switch a host off for good when all tries have failed, that of a control plane once its Machine is being deleted and
-    /// no pre-terminate hook keeps it
-    #[arg(
-        long, env = "FERRITE_SWITCH_OFF_EXHAUSTED", global = true, default_value = "true",
-        num_args = 0..=1, require_equals = true, default_missing_value = "true"
-    )]
-    pub switch_off_exhausted: String,
-    /// Delete a machine that has no owner when all tries have failed
-    #[arg(
-        long, env = "FERRITE_DELETE_UNOWNED", global = true, default_value = "true",
-        num_args = 0..=1, require_equals = true, default_missing_value = "true"
-    )]
-    pub delete_unowned: String,
 }
 
 /// What is done about the node while its host is off.
@@ -108,97 +55,97 @@ pub enum Fencing {
     None,
 }
 
-impl std::str::FromStr for Fencing {
-    type Err = ();
-
-    fn from_str(word: &str) -> Result<Self, ()> {
-        match word {
-            "taint" => Ok(Self::Taint),
-            "delete" => Ok(Self::Delete),
-            "none" => Ok(Self::None),
-            _ => Err(()),
-        }
+fn fencing(word: &str) -> Result<Fencing, String> {
+    match word {
+        "taint" => Ok(Fencing::Taint),
+        "delete" => Ok(Fencing::Delete),
+        "none" => Ok(Fencing::None),
+        _ => Err("taint, delete or none".to_owned()),
     }
 }
 
-/// How to decide.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// How to decide: this controller's own flags.
+#[derive(Args, Clone, Debug, PartialEq, Eq, Hash)]
+// The common ones are a group of another name.
+#[group(id = "remediation")]
+#[command(next_help_heading = "Options of remediation")]
 #[expect(clippy::struct_excessive_bools, reason = "so many independent settings")]
 pub struct Policy {
-    /// Whether CAPM3's kind is served as well.
+    /// Serve CAPM3's kind `Metal3Remediation` as well, so that an existing health check needs no change; CAPM3's own
+    /// remediation must not do so, too, which the guard of the chart sees to
+    #[arg(long, env = "FERRITE_UPSTREAM_GROUP", default_value = "false", value_parser = reads(switch))]
     pub upstream_group: bool,
-    /// Whether a reboot is asked for by the plain key, which holds nothing off.
+    /// Ask for one reboot by the plain key `reboot.metal3.io` instead of holding the host off until its node is fenced:
+    /// whoever switches it takes the key away, and nothing is done about the node
+    #[arg(
+        long = "plain-reboot", env = "FERRITE_PLAIN_REBOOT",
+        default_value = "false", value_parser = reads(switch)
+    )]
     pub plain: bool,
-    /// What is done about the node.
+    /// What is done about the node while its host is off: `taint` it as out of service, `delete` it and give its
+    /// successor its labels and annotations, or `none`
+    #[arg(
+        long = "node-fencing", env = "FERRITE_NODE_FENCING",
+        default_value = "taint", value_parser = reads(fencing)
+    )]
     pub fencing: Fencing,
-    /// How long a host may take to be off.
+    /// How long a host may take to be off; then the try has failed
+    #[arg(
+        long = "power-off-timeout", env = "FERRITE_POWER_OFF_TIMEOUT",
+        default_value = "10m", value_parser = reads(span)
+    )]
     pub power_off: Duration,
-    /// How long a host may take to be on.
+    /// How long a host may take to be on again; then the try has failed
+    #[arg(
+        long = "power-on-timeout", env = "FERRITE_POWER_ON_TIMEOUT",
+        default_value = "10m", value_parser = reads(span)
+    )]
     pub power_on: Duration,
-    /// How long the node's part may take.
+    /// How long to wait for the workload cluster to answer and for the node's pods and volumes to be gone; after that the
+    /// host is switched on again all the same
+    #[arg(
+        long = "fence-timeout", env = "FERRITE_FENCE_TIMEOUT",
+        default_value = "2m", value_parser = reads(span)
+    )]
     pub fence: Duration,
-    /// How long a host that was off already must be seen off.
+    /// A host that already showed off when the reboot was requested is believed to be off only after this long; set it
+    /// longer than the bare metal operator takes to read power again
+    #[arg(
+        long = "stale-power", env = "FERRITE_STALE_POWER",
+        default_value = "150s", value_parser = reads(span)
+    )]
     pub stale: Duration,
-    /// Whether an exhausted host is switched off for good.
+    /// Switch a host off for good when all tries have failed, that of a control plane once its Machine is being deleted and
+    /// no pre-terminate hook keeps it
+    #[arg(
+        long = "switch-off-exhausted", env = "FERRITE_SWITCH_OFF_EXHAUSTED",
+        default_value = "true", value_parser = reads(switch)
+    )]
     pub switch_off: bool,
-    /// Whether a machine without owner is deleted.
+    /// Delete a machine that has no owner when all tries have failed
+    #[arg(long, env = "FERRITE_DELETE_UNOWNED", default_value = "true", value_parser = reads(switch))]
     pub delete_unowned: bool,
     /// Value of Cluster API's watch label, if only objects with it count; it stands in the record of a try.
+    #[arg(skip)]
     pub watch_filter: Option<String>,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self {
-            upstream_group: false,
-            plain: false,
-            fencing: Fencing::Taint,
-            power_off: Duration::from_secs(600),
-            power_on: Duration::from_secs(600),
-            fence: Duration::from_secs(120),
-            stale: Duration::from_secs(150),
-            switch_off: true,
-            delete_unowned: true,
-            watch_filter: None,
-        }
-    }
-}
-
-impl Settings {
-    /// Reads all values; what is wrong goes to `mistakes`.
-    pub fn check(&self, config: &Config, mistakes: &mut Mistakes) -> Policy {
-        let default = Policy::default();
-        let fencing = "taint, delete or none";
-        let policy = Policy {
-            upstream_group: mistakes.switch("--upstream-group", &self.upstream_group, false),
-            plain: mistakes.switch("--plain-reboot", &self.plain_reboot, false),
-            fencing: mistakes.parse("--node-fencing", &self.node_fencing, fencing, default.fencing),
-            power_off: mistakes.duration(
-                "--power-off-timeout",
-                &self.power_off_timeout,
-                default.power_off,
-            ),
-            power_on: mistakes.duration(
-                "--power-on-timeout",
-                &self.power_on_timeout,
-                default.power_on,
-            ),
-            fence: mistakes.duration("--fence-timeout", &self.fence_timeout, default.fence),
-            stale: mistakes.duration("--stale-power", &self.stale_power, default.stale),
-            switch_off: mistakes.switch("--switch-off-exhausted", &self.switch_off_exhausted, true),
-            delete_unowned: mistakes.switch("--delete-unowned", &self.delete_unowned, true),
-            watch_filter: config.watch_filter.clone(),
-        };
-        if policy.stale >= policy.power_off {
-            let expected =
-                format!("less than --power-off-timeout, which is {:?}", policy.power_off);
-            mistakes.add("--stale-power", &self.stale_power, expected);
-        }
-        policy
+        defaults()
     }
 }
 
 impl Policy {
+    /// The policy under the common settings; what does not fit together goes to `mistakes`.
+    pub fn check(self, config: &Config, mistakes: &mut Mistakes) -> Self {
+        if self.stale >= self.power_off {
+            let expected = format!("less than --power-off-timeout, which is {:?}", self.power_off);
+            mistakes.add("--stale-power", self.stale, &expected);
+        }
+        Self { watch_filter: config.watch_filter.clone(), ..self }
+    }
+
     /// Whether the watch filter lets a request pass. Without a filter all do.
     pub fn selects(&self, request: &Request) -> bool {
         self.watch_filter.is_none() || request.label == self.watch_filter
@@ -239,19 +186,27 @@ fn checks(policy: &Policy) -> Vec<Check> {
 
 #[cfg(test)]
 mod tests {
+    use controller_kit::config::parse_words;
+
     use super::*;
 
-    fn check(cli: &Cli, mistakes: &mut Mistakes) -> Policy {
-        let config = cli.common.check(NAME, mistakes);
-        cli.own.check(&config, mistakes)
+    fn read(words: &[&str]) -> (Policy, Mistakes) {
+        let words = std::iter::once(&NAME).chain(words);
+        let (cli, mut mistakes) = parse_words::<Cli>(words).unwrap();
+        let config = cli.common.check(NAME, &mut mistakes);
+        (cli.own.check(&config, &mut mistakes), mistakes)
     }
 
     #[test]
-    fn the_defaults_of_the_flags_are_those_of_the_policy() {
-        let cli = Cli::parse_from([NAME]);
-        let mut mistakes = Mistakes::default();
-        assert_eq!(check(&cli, &mut mistakes), Policy::default());
+    fn without_a_word_it_is_as_documented() {
+        let (policy, mistakes) = read(&[]);
         assert!(mistakes.lines().is_empty(), "{mistakes:?}");
+        assert_eq!(policy, Policy::default());
+        assert_eq!(policy.fencing, Fencing::Taint);
+        let times = [policy.power_off, policy.power_on, policy.fence, policy.stale];
+        assert_eq!(times.map(|it| it.as_secs()), [600, 600, 120, 150]);
+        assert!(policy.switch_off && policy.delete_unowned);
+        assert!(!policy.plain && !policy.upstream_group && policy.watch_filter.is_none());
     }
 
     #[test]
@@ -273,9 +228,7 @@ mod tests {
             "--switch-off-exhausted=2",
             "--delete-unowned=no",
         ];
-        let cli = Cli::parse_from([NAME].into_iter().chain(wrong));
-        let mut mistakes = Mistakes::default();
-        check(&cli, &mut mistakes);
+        let (_, mistakes) = read(&wrong);
         let told = mistakes.lines().join("\n");
         for flag in wrong {
             let flag = flag.split_once('=').unwrap().0;

@@ -1,6 +1,6 @@
 //! What the project's own commands know of each controller: a new controller is a new entry here.
 
-use clap::CommandFactory;
+use controller_kit::config::command;
 use controller_kit::crd::Needed;
 use controller_kit::engine::{self, Reason, reasons::About};
 use kube::runtime::reflector;
@@ -68,7 +68,7 @@ pub(crate) const PODS: [&str; 5] =
 pub(crate) const ALL: &[Controller] = &[
     Controller {
         name: "bmo-reboot",
-        command: bmo_reboot::settings::Cli::command,
+        command: command::<bmo_reboot::settings::Cli>,
         metrics: |registry| {
             let (hosts, _) = reflector::store();
             bmo_reboot::metrics::Metrics::new(registry, hosts).map(drop)
@@ -80,7 +80,7 @@ pub(crate) const ALL: &[Controller] = &[
     },
     Controller {
         name: "capm3-reuse",
-        command: capm3_reuse::settings::Cli::command,
+        command: command::<capm3_reuse::settings::Cli>,
         metrics: |registry| capm3_reuse::metrics::Metrics::new(registry).map(drop),
         engine_metrics: engine::register::<capm3_reuse::reason::Reason>,
         reasons: abouts::<capm3_reuse::reason::Reason>,
@@ -89,7 +89,7 @@ pub(crate) const ALL: &[Controller] = &[
     },
     Controller {
         name: "clusterpool-inventory",
-        command: clusterpool_inventory::settings::Cli::command,
+        command: command::<clusterpool_inventory::settings::Cli>,
         metrics: |registry| clusterpool_inventory::metrics::Metrics::new(registry).map(drop),
         engine_metrics: engine::register::<clusterpool_inventory::reason::Pass>,
         reasons: || {
@@ -101,7 +101,7 @@ pub(crate) const ALL: &[Controller] = &[
     },
     Controller {
         name: "host-discovery",
-        command: host_discovery::settings::Cli::command,
+        command: command::<host_discovery::settings::Cli>,
         metrics: |registry| host_discovery::metrics::Metrics::new(registry).map(drop),
         engine_metrics: engine::register::<host_discovery::reason::Pass>,
         reasons: || {
@@ -113,7 +113,7 @@ pub(crate) const ALL: &[Controller] = &[
     },
     Controller {
         name: "remediation",
-        command: remediation::settings::Cli::command,
+        command: command::<remediation::settings::Cli>,
         metrics: |registry| remediation::metrics::Metrics::new(registry).map(drop),
         engine_metrics: engine::register::<remediation::reason::Reason>,
         reasons: abouts::<remediation::reason::Reason>,
@@ -122,7 +122,7 @@ pub(crate) const ALL: &[Controller] = &[
     },
     Controller {
         name: "sample",
-        command: sample::settings::Cli::command,
+        command: command::<sample::settings::Cli>,
         metrics: |_| Ok(()),
         engine_metrics: engine::register::<sample::reason::Reason>,
         reasons: abouts::<sample::reason::Reason>,

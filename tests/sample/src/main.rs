@@ -2,16 +2,14 @@
 
 use std::process::ExitCode;
 
-use controller_kit::config::{Mistakes, parse};
+use controller_kit::config::parse;
 use controller_kit::run::{self, Needs};
 use sample::controller;
 use sample::settings::{Cli, RULES};
 
 fn main() -> ExitCode {
-    let cli: Cli = parse();
-    let mut mistakes = Mistakes::default();
+    let (cli, mut mistakes) = parse::<Cli>();
     let config = cli.common.check("sample", &mut mistakes);
-    let policy = cli.own.check(&mut mistakes);
     let needs = Needs { rules: RULES, ..Needs::default() };
-    run::main(cli.command, config, mistakes, needs, |kit| controller::run(kit, policy))
+    run::main(cli.command, config, mistakes, needs, |kit| controller::run(kit, cli.own))
 }

@@ -1,5 +1,7 @@
 //! How many machines there are to be where replicas follow hosts.
 
+use std::time::Duration;
+
 use controller_kit::engine::{Event, Next, Reason as _};
 
 use super::step;
@@ -8,6 +10,9 @@ use crate::reason::Reason;
 use crate::reservation::fingerprint;
 use crate::settings::Policy;
 use crate::text;
+
+/// For how long a number of hosts has to stay before replicas follow it: a rack that is plugged in is one write.
+const SETTLE: Duration = Duration::from_secs(30);
 
 pub(super) fn is_halted(seen: &ScaledSeen) -> Option<Decision> {
     seen.is_halted.then(|| leaves(Reason::ScalingHalted, text::SCALE_HALTED))
@@ -32,14 +37,13 @@ pub(super) fn is_contested(seen: &ScaledSeen) -> Option<Decision> {
 
 /// One write, once the same number was wanted for long enough.
 pub(super) fn follows(seen: &ScaledSeen, policy: &Policy) -> Decision {
-    let (Some(replicas), Some(settle), Ok(hosts)) =
-        (target(seen), policy.scale_to_hosts, &seen.hosts)
+    let (Some(replicas), true, Ok(hosts)) = (target(seen), policy.scale_to_hosts, &seen.hosts)
     else {
         return Decision::rest(Reason::FollowsHosts);
     };
     let settled = seen.settled_for.unwrap_or_default();
-    if settled < settle {
-        let next = Next::After(settle.saturating_sub(settled));
+    if settled < SETTLE {
+        let next = Next::After(SETTLE.saturating_sub(settled));
         return Decision { next, ..Decision::rest(Reason::ScalingSoon) };
     }
     let text = text::scaled(seen.replicas, replicas, hosts);

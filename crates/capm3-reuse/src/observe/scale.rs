@@ -64,7 +64,7 @@ impl Context {
     /// Whether the replicas of a deployment, or of a set of machines that none owns, are to follow hosts.
     pub fn follows_hosts(&self, metadata: &ObjectMeta) -> bool {
         // A deployment hands its annotations on to its sets, and sets their replicas itself.
-        self.policy.scale_to_hosts.is_some()
+        self.policy.scale_to_hosts
             && asked(metadata).is_some()
             && self.is_ours(metadata)
             && owner_of_kind(metadata, "MachineDeployment").is_none()

@@ -1,4 +1,4 @@
-use clap::{FromArgMatches as _, Parser};
+use clap::Parser;
 
 use super::*;
 
@@ -11,9 +11,7 @@ struct Cli {
 }
 
 fn read(flags: &[&str]) -> (Config, Vec<String>) {
-    let words = command::<Cli>().try_get_matches_from([&["it"], flags].concat()).unwrap();
-    let cli = Cli::from_arg_matches(&words).unwrap();
-    let mut mistakes = Mistakes::default();
+    let (cli, mut mistakes) = parse_words::<Cli>([&["it"], flags].concat()).unwrap();
     let config = cli.settings.check("it", &mut mistakes);
     (config, mistakes.lines().to_vec())
 }
@@ -58,11 +56,13 @@ fn an_empty_value_counts_as_not_given() {
 }
 
 #[test]
-fn a_mistake_names_the_variable_that_clap_reads() {
-    use clap::CommandFactory as _;
-    for argument in Cli::command().get_arguments() {
+fn a_mistake_that_is_told_later_names_the_variable_that_clap_reads() {
+    for argument in command::<Cli>().get_arguments() {
         let (Some(flag), Some(env)) = (argument.get_long(), argument.get_env()) else { continue };
-        assert_eq!(variable(&format!("--{flag}")), env.to_string_lossy());
+        let mut mistakes = Mistakes::default();
+        mistakes.add(&format!("--{flag}"), Duration::ZERO, "more");
+        let is_named = mistakes.lines()[0].contains(&*env.to_string_lossy());
+        assert!(is_named || ["log", "kubeconfig"].contains(&flag), "{mistakes:?}");
     }
 }
 
@@ -85,11 +85,11 @@ fn all_mistakes_are_listed_at_once() {
             "--listen",
             "--namespaces",
             "--leader-elect",
-            "--lease-name",
             "--lease-duration",
             "--concurrency",
             "--log-format",
-            "--log"
+            "--log",
+            "--lease-name"
         ]
     );
     assert_eq!(
@@ -141,9 +141,10 @@ fn namespaces_are_cleaned_of_blanks_and_doubles() {
 
 #[test]
 fn common_flags_may_follow_the_command() {
-    let cli = Cli::parse_from(["it", "extend-crd", "--dry-run", "--kubeconfig=k"]);
+    let words = ["it", "extend-crd", "--dry-run", "--kubeconfig=k"];
+    let (cli, _) = parse_words::<Cli>(words).unwrap();
     assert_eq!(cli.command, Some(Command::ExtendCrd { dry_run: true, keep: false, print: None }));
-    assert_eq!(cli.settings.kubeconfig, "k");
+    assert_eq!(cli.settings.kubeconfig.as_deref(), Some("k"));
 }
 
 #[test]

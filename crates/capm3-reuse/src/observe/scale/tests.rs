@@ -89,7 +89,7 @@ fn context(
         ..no_caches()
     };
     let mut context = nowhere(caches, None);
-    context.policy.scale_to_hosts = Some(Duration::from_secs(30));
+    context.policy.scale_to_hosts = true;
     context.looked_at.with(|all| all.extend(scaled));
     context
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bench::faults::Plan;
 use clusterpool_inventory::controller;
-use clusterpool_inventory::settings::Policy;
+use clusterpool_inventory::settings::{Policy, Pools};
 use controller_kit::Kit;
 use controller_kit::metrics::Metrics;
 use controller_kit::shutdown::Shutdown;
@@ -164,7 +164,7 @@ async fn a_pool_that_hives_own_controller_writes_to_is_left_to_it() {
 #[tokio::test]
 async fn with_pools_inventory_a_pool_without_one_is_left_alone() {
     let (scene, _hive) = Scene::new("alone").await;
-    let policy = Policy { all_pools: false, ..Policy::default() };
+    let policy = Policy { pools: Pools::Inventory, ..Policy::default() };
     let _running = start(plane().await, &[&scene.namespace], policy).await;
     scene.pool("plain", 1, &[], json!({})).await;
     scene.entries(&["a"]).await;
@@ -177,7 +177,7 @@ async fn with_pools_inventory_a_pool_without_one_is_left_alone() {
 #[tokio::test]
 async fn with_pools_inventory_a_pool_whose_inventory_is_taken_away_can_still_be_deleted() {
     let (scene, _hive) = Scene::new("takenaway").await;
-    let policy = Policy { all_pools: false, ..Policy::default() };
+    let policy = Policy { pools: Pools::Inventory, ..Policy::default() };
     let _running = start(plane().await, &[&scene.namespace], policy).await;
     scene.one_runs().await;
     scene.patch("ClusterPool", "pool", json!({ "spec": { "inventory": null } })).await;
