@@ -390,7 +390,10 @@ impl<'a> Case<'a> {
         // which what was held off is to go, while the client that held it off may be gone.
         let stays_off = !self.host.online || self.host.cleared;
         let parked = stays_off && !self.host.powered_on && self.is_off();
-        changing || (!self.host.deleting && !parked && self.in_cycle())
+        // The operator would install the other image, and with that switch on what a client holds off.
+        let replaced = self.host.needs_operator && !self.host.cleared && !self.must_stay_on();
+        let held = replaced && self.is_held() && !self.is_out_of_sight();
+        changing || (!self.host.deleting && (held || (!parked && self.in_cycle())))
     }
 
     /// Whether a rule that would leave the host alone has to wait for the end of what was begun.

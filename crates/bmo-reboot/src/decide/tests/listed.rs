@@ -2,6 +2,15 @@
 
 use super::*;
 
+#[test]
+fn a_host_is_at_rest_only_without_anything_to_do_and_anything_to_tell() {
+    let rest = || -> Decision { Decision::rest(Reason::Managed) };
+    let event = |hourly| Event { hourly, ..Event::new(true, "PowerManaged", "", "") };
+    assert!(is_at_rest(&Decision { events: vec![event(Some(0))], ..rest() }));
+    assert!(!is_at_rest(&Decision { events: vec![event(None)], ..rest() }));
+    assert!(!is_at_rest(&Decision { next: Next::Now, ..rest() }));
+}
+
 /// What a list shows of a host: it tells by itself when Ironic has done something.
 fn on_list(host: &Host, node: &NodeSeen) -> Decision {
     let policy = Policy { takeover: host.paused == Pause::ByUs, ..Policy::default() };

@@ -280,6 +280,19 @@ fn a_hold_does_not_keep_what_is_to_be_cleared_and_otherwise_is_named_by_who_wait
 }
 
 #[test]
+fn another_image_waits_for_who_holds_a_host_that_is_to_stay_off() {
+    let mut host = taken(cycling(&[(HOLD, HARD)], Reason::HeldOff, true, 9));
+    (host.powered_on, host.online, host.needs_operator) = (false, false, true);
+    for pending in [host.pending, None] {
+        let held = Host { pending, ..host.clone() };
+        let done = decided_by(&policy(), &held, &node(Power::Off));
+        assert!(!is_given_back(&done), "{pending:?}: {}", done.reason.as_str());
+        let free = Host { requests: Requests::default(), ..held };
+        assert!(is_given_back(&decided_by(&policy(), &free, &node(Power::Off))), "{pending:?}");
+    }
+}
+
+#[test]
 fn a_host_that_is_deleted_is_not_kept_by_a_management_controller_that_is_lost() {
     let mut host = taken(cycling(&[(HOLD, HARD)], Reason::HardPowerOff, true, 9));
     host.deleting = true;
