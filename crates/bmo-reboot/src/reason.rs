@@ -178,10 +178,10 @@ reasons! {
             "The value of a reboot annotation is not understood. It counts as soft.",
             "Correct the value of the annotation that the message names.",
             on: [EVENT];
-        Refused: Kind::Rests,
+        Refused: Kind::Waits,
             "The API server or a webhook refused a write to the host.",
             "Allow or correct what the message names: a permission, or the operator's webhook.",
-            on: [EVENT],
+            on: [POWER_MANAGED, EVENT],
             more: "The operator's webhook judges every change of an annotation. It refuses also while it is down, and for a host that its newer release finds wrong. The controller retries at least every half minute, and writes one event an hour. Meanwhile the machine is switched on. A further plain request of the same mode counts only once the first one is removed.";
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use api_types::metal3::{CachedHost, ErrorType, Kept};
-use api_types::names::metal3::REBOOT;
+use api_types::names::metal3::{PAUSED, REBOOT};
 use api_types::time::{until, whole};
 use controller_kit::backoff::Class as Retry;
 use controller_kit::engine::{Error, Next, Outcome, Reason as _, asked};
@@ -19,6 +19,7 @@ use crate::context::Context;
 use crate::model::{Answer, Call, Change, Host, Memory, Node, Observed, OffTaken, Write};
 use crate::observe::compare;
 use crate::reason::Reason;
+use crate::record::Managed;
 use crate::settle::settle;
 use crate::text;
 
@@ -122,7 +123,12 @@ async fn write_both(
             Err(error) if is_kept(&error) && only_answers(&host, annotations) => {
                 status.answered = Some(host.requests.plain());
             }
-            Err(error) => return Err(error),
+            Err(error) => {
+                if is_kept(&error) && takes_over(annotations) {
+                    tell_refused(context, api, &host).await?;
+                }
+                return Err(error);
+            }
         }
     }
     if !status.is_empty() {
@@ -142,6 +148,22 @@ async fn write_both(
 /// Whether a write of metadata failed so that it may fail for long: one is refused, or a webhook is asked and does not answer.
 fn is_kept(error: &Error) -> bool {
     error.is_refusal() || matches!(error, Error::Silent(_))
+}
+
+fn takes_over(annotations: &BTreeMap<String, Option<String>>) -> bool {
+    annotations.get(PAUSED).is_some_and(Option::is_some)
+}
+
+/// Says on a host that it cannot be taken over: its condition would go on as before, or there would be none.
+async fn tell_refused(context: &Context, api: &Api<CachedHost>, host: &Host) -> Result<(), Error> {
+    let message = text::TAKE_OVER_REFUSED.to_owned();
+    let told = Managed { managed: false, reason: Reason::Refused, message };
+    if host.managed().as_ref() == Some(&told) {
+        return Ok(());
+    }
+    let status = Change { managed: Some(told), ..Change::default() };
+    let write = Write { status, ..Write::default() };
+    Box::pin(write_both(context, api, host.clone(), &write)).await.map(drop)
 }
 
 /// Whether all that is changed beside the status is that the plain request goes, which the record can say as well. With what was

@@ -10,7 +10,7 @@ use super::{HARD, Site, keys, machine, quick, record};
 const PAUSED: &str = "baremetalhost.metal3.io/paused";
 const HOLD: &str = "reboot.metal3.io/somebody";
 
-fn paused(host: &Value) -> Option<&str> {
+pub(super) fn paused(host: &Value) -> Option<&str> {
     host["metadata"]["annotations"][PAUSED].as_str()
 }
 

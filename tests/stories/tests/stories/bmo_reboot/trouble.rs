@@ -99,6 +99,7 @@ async fn refuse(site: &Site) -> Api<ValidatingAdmissionPolicyBinding> {
     let asks = "has(oldObject.metadata.annotations) && 'reboot.metal3.io' in oldObject.metadata.annotations";
     let asks_on =
         "has(object.metadata.annotations) && 'reboot.metal3.io' in object.metadata.annotations";
+    let pauses = "has(object.metadata.annotations) && 'baremetalhost.metal3.io/paused' in object.metadata.annotations";
     let policy = json!({
         "metadata": { "name": name },
         "spec": {
@@ -106,7 +107,7 @@ async fn refuse(site: &Site) -> Api<ValidatingAdmissionPolicyBinding> {
                 "apiGroups": ["metal3.io"], "apiVersions": ["v1alpha1"],
                 "operations": ["UPDATE"], "resources": ["baremetalhosts"],
             }] },
-            "validations": [{ "expression": format!("!({asks}) || ({asks_on})"), "message": "not now" }],
+            "validations": [{ "expression": format!("(!({asks}) || ({asks_on})) && !({pauses})"), "message": "not now" }],
         },
     });
     let binding = json!({
@@ -170,6 +171,28 @@ async fn a_machine_comes_on_although_a_webhook_keeps_its_request_and_is_not_rebo
     site.cycled("h").await;
     let seen = machine.seen().await.unwrap();
     assert_eq!((seen.turned_off(), seen.turned_on()), (2, 3), "{seen:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_take_over_that_a_webhook_refuses_is_told_on_the_host_and_comes_once_it_may() {
+    let site = Site::new("webhook-pause").await;
+    let (ironic, machine, node) = machine("webhook-pause").await;
+    site.host("probe", "00000000-0000-0000-0000-000000000000", json!({})).await;
+    site.patch("probe", json!({ "metadata": { "annotations": { PLAIN: HARD } } })).await;
+    site.host("h", &node, json!({})).await;
+    let bindings = refuse(&site).await;
+    let _running = site.start(&ironic.endpoint, Policy { takeover: true, ..quick() });
+    let refused = |host: &Value| condition(host, "PowerManaged").0 == "Refused";
+    let host = site.wait("h", "told", refused).await;
+    assert_eq!(super::takeover::paused(&host), None);
+    // Longer than a refused write waits.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let later = site.api().get("h").await.unwrap().metadata.resource_version;
+    assert_eq!(json!(later), host["metadata"]["resourceVersion"], "told once");
+    bindings.delete(&site.namespace, &DeleteParams::default()).await.unwrap();
+    site.wait("h", "taken over", |host| super::takeover::paused(host).is_some()).await;
+    site.wait("h", "managed", |host| condition(host, "PowerManaged").0 == "Managed").await;
+    assert_eq!(machine.seen().await.unwrap().turned_off(), 0);
 }
 
 /// The operator's webhook right after its node was cut: connections to it hang. It is asked about the removal of a request alone.
