@@ -131,6 +131,21 @@ impl<'a> Case<'a> {
         self.standing.step.as_ref()
     }
 
+    /// Whether people were told last that something is in the way of the step of a try.
+    pub(crate) fn was_hindered(&self) -> bool {
+        let reason = self.said().filter(|_| self.step().is_some());
+        matches!(reason, Some(Reason::HostServicing | Reason::HostHeld))
+    }
+
+    /// Since when the time of a step counts that began then: anew, where something was in its way until now.
+    pub(crate) fn counted(&self, step: &Step, begun: Timestamp) -> Timestamp {
+        if self.was_hindered() {
+            return self.now;
+        }
+        let said = self.standing.since.filter(|_| self.step() == Some(step));
+        said.map_or(begun, |it| it.max(begun))
+    }
+
     /// Why the condition says that it is how it is.
     pub(crate) fn said(&self) -> Option<Reason> {
         self.standing.said.as_ref().map(|it| it.reason)
@@ -276,6 +291,20 @@ pub(crate) fn out_of_turn(case: &Case<'_>) -> Option<Said> {
     let is_off = is_current && case.standing.awaits_node().is_none();
     let member = case.seen.member.as_ref().filter(|_| !is_off)?;
     Some(Said::no(Reason::MemberInTry, text::member_first(member)))
+}
+
+/// What keeps a host from being switched at this step, or on this step's way, and says nothing of the machine: no try fails for it.
+/// It is waited for, and the step has all its time after that. What others hold off cannot come on, and is no less off for that.
+pub(crate) fn hindrance(host: &Host, step: &Step) -> Option<Said> {
+    let (reason, what) = if host.servicing {
+        // It is on and off for that, and must not lose power meanwhile.
+        (Reason::HostServicing, text::SERVICING.to_owned())
+    } else if *step != Step::PowerOff && !host.holds.is_empty() {
+        (Reason::HostHeld, text::held_by(&host.holds))
+    } else {
+        return None;
+    };
+    Some(Said::no(reason, text::host(&host.name, &what)))
 }
 
 /// A machine whose firmware is being changed, and that loses power then, may never start again. What was begun before goes on: the

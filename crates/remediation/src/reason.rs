@@ -138,6 +138,10 @@ reasons! {
             on: [SUCCEEDED],
             more: "A host that is off is switched on again after `--fence-timeout`.",
             see: "runbooks/FerriteRemediationWorkloadUnreachable.md";
+        HostHeld: Kind::Waits,
+            "The reboot annotation of another client holds the host off. The attempt goes on when that is gone, with a full timeout.",
+            "Remove the annotation that the message names when the host may be on.",
+            on: [SUCCEEDED];
         Recovered: Kind::Rests,
             "The node is ready again.",
             "Nothing.",

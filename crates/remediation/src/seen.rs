@@ -101,6 +101,8 @@ pub struct Host {
     pub has_room: bool,
     /// Whether whoever looks at its power has written its status since our request, and does not say that it cannot look.
     pub looked_at: bool,
+    /// Keys by which others hold it off.
+    pub holds: Vec<String>,
     /// Whether its firmware is being changed.
     pub servicing: bool,
     /// Whether it is marked as unhealthy under both names.
@@ -333,6 +335,12 @@ impl Host {
                 && (manageable.is_some() || !doubtful),
             has_room: plain_key.is_none_or(|_| is_plain) && matches!(kept, Kept::Absent),
             looked_at: looked && !doubtful,
+            holds: host
+                .annotations()
+                .keys()
+                .filter(|it| names::metal3::is_reboot_hold(it) && **it != key)
+                .cloned()
+                .collect(),
             servicing: status.operational_status == OperationalStatus::Servicing,
             marked: host.annotation(names::capm3::UNHEALTHY).is_some()
                 && host.annotation(names::capm3::UNHEALTHY_DEPRECATED).is_some(),
@@ -522,6 +530,18 @@ mod tests {
         };
         assert_eq!(of(&[ours], None, manageable("True")), (true, true), "it does not come on");
         assert_eq!(of(&[ours], None, manageable("False")), (true, false), "Ironic cannot see it");
+    }
+
+    #[test]
+    fn a_host_is_held_off_by_every_key_that_is_not_ours() {
+        let mut object = BareMetalHost::default();
+        let others = ["reboot.metal3.io/maint", "reboot.metal3.io/metal3-remediation-other"];
+        let own = request().key();
+        let keys = [own.as_str(), names::metal3::REBOOT, "reboot.metal3.io.example/a"];
+        let all = keys.into_iter().chain(others);
+        object.metadata.annotations =
+            Some(all.map(|key| (key.to_owned(), String::new())).collect());
+        assert_eq!(Host::of(&object, &request(), None).holds, others);
     }
 
     #[test]

@@ -121,6 +121,13 @@ pub fn strayed(name: &str) -> String {
 /// A machine that loses power now may never start again.
 pub const SERVICING: &str = "has its firmware changed: it is not switched off before that is done";
 
+/// Another client holds it off.
+pub fn held_by(keys: &[String]) -> String {
+    let (first, more) = keys.split_first().map_or(("", 0), |(it, rest)| (it, rest.len()));
+    let more = if more > 0 { format!(" (+{more} more)") } else { String::new() };
+    format!("is held off by the annotation {first}{more}: remove it when the host may be on")
+}
+
 /// The host is on its own way back.
 pub const READY_MEANWHILE: &str = "the node is ready again: nothing is done unless it fails anew";
 

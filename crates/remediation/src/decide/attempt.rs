@@ -6,11 +6,11 @@ use api_types::remediation::{Phase, Step};
 use k8s_openapi::jiff::Timestamp;
 
 use super::ending::{give_back, hand_over, is_owed};
-use super::{Case, node, out_of_turn, say_of};
+use super::{Case, hindrance, node, out_of_turn, say_of};
 use crate::decision::{Act, Decision, HostWrite};
 use crate::history::Entry;
 use crate::reason::Reason;
-use crate::request::Standing;
+use crate::request::{Said, Standing};
 use crate::seen::{Host, NodeSeen, Taint};
 use crate::settings::Fencing;
 use crate::text;
@@ -83,8 +83,11 @@ pub(super) fn await_node(case: &Case<'_>) -> Option<Decision> {
     if matches!(case.seen.node, NodeSeen::NoAccess(_)) {
         return Some(unseen(case, said_since));
     }
+    if let Some(said) = hindrance(host, &Step::Recover) {
+        return Some(hindered(case, Step::Recover, said_since, &said));
+    }
     // Of a time in which nobody could look nothing is known: it begins with the first answer.
-    let since = if is_unseen(case) { case.now } else { said_since };
+    let since = if is_unseen(case) { case.now } else { case.counted(&Step::Recover, said_since) };
     let Some(left) = case.left(since, timeout) else {
         return Some(fail(case, host, Reason::NotRecovered));
     };
@@ -121,6 +124,13 @@ fn unseen(case: &Case<'_>, since: Timestamp) -> Decision {
     decision.act(Act::Say(case.at_step(Step::Recover, since, Reason::NodeUnseen, &text)))
 }
 
+/// Something is in the way of a step that began then: why is said, and whose key it is.
+fn hindered(case: &Case<'_>, step: Step, begun: Timestamp, said: &Said) -> Decision {
+    let since = case.standing.since.filter(|_| case.step() == Some(&step)).unwrap_or(begun);
+    let wanted = case.at_step(step, since, said.reason, &said.message);
+    Decision::rest(said.reason).again(POLL.1).also(case.say(wanted))
+}
+
 /// The successor of a node that was deleted gets its labels as soon as it is there: what makes it ready may be placed by them.
 fn labelled(case: &Case<'_>) -> Option<Act> {
     let NodeSeen::Here(node) = &case.seen.node else { return None };
@@ -150,10 +160,6 @@ fn recovered(case: &Case<'_>, host: &Host) -> Decision {
 
 /// A try that did not help: the next one, or the end.
 pub(super) fn fail(case: &Case<'_>, host: &Host, reason: Reason) -> Decision {
-    // A machine whose firmware is being changed is on and off for that, and must not lose power meanwhile.
-    if host.servicing && case.entry().is_some() {
-        return begins_anew(case, host, case.now);
-    }
     if let Some(said) = out_of_turn(case) {
         return say_of(case, case.standing.clone(), said, false).again(POLL.1);
     }
@@ -304,8 +310,13 @@ pub(super) fn await_off(case: &Case<'_>) -> Option<Decision> {
     if entry.released.is_some() || is_fenced(case, host, entry) {
         return None;
     }
-    let Some(left) = case.left(entry.asked, case.policy.power_off) else {
-        let missed = missed(case, host, entry.asked, case.policy.power_off);
+    // One that shows off is let go when its time is over, and nobody is blamed.
+    let may_fail = host.powered_on || entry.plain;
+    let in_the_way = hindrance(host, &Step::PowerOff).filter(|_| may_fail);
+    let since = case.counted(&Step::PowerOff, entry.asked);
+    let left = case.left(since, case.policy.power_off).or(in_the_way.as_ref().map(|_| POLL.1));
+    let Some(left) = left else {
+        let missed = missed(case, host, since, case.policy.power_off);
         return Some(missed.unwrap_or_else(|| overdue(case, host, entry)));
     };
     let mut decision = Decision::rest(Reason::PowerOff).again(left);
@@ -328,10 +339,16 @@ pub(super) fn await_off(case: &Case<'_>) -> Option<Decision> {
     {
         decision = decision.again(left);
     }
+    if let Some(said) = in_the_way {
+        let hindered = hindered(case, Step::PowerOff, entry.asked, &said);
+        decision.acts.extend(hindered.acts);
+        return Some(Decision { reason: hindered.reason, ..decision }.again(POLL.1));
+    }
     // A retry has said so before it asked.
     let is_said = case.step() == Some(&Step::PowerOff) && case.standing.last.is_some();
-    if !is_said {
-        decision.acts.extend(case.say(asked(case, entry.asked)));
+    if !is_said || case.was_hindered() {
+        let wanted = Standing { since: Some(since), ..asked(case, entry.asked) };
+        decision.acts.extend(case.say(wanted));
     }
     Some(decision)
 }
@@ -472,12 +489,16 @@ pub(super) fn await_on(case: &Case<'_>) -> Option<Decision> {
         let decision = Decision::rest(Reason::Recovering).again(Duration::ZERO);
         return Some(decision.also(case.say(wanted)));
     }
-    let Some(left) = case.left(at, case.policy.power_on) else {
-        let missed = missed(case, host, at, case.policy.power_on);
+    if let Some(said) = hindrance(host, &Step::PowerOn) {
+        return Some(hindered(case, Step::PowerOn, at, &said));
+    }
+    let since = case.counted(&Step::PowerOn, at);
+    let Some(left) = case.left(since, case.policy.power_on) else {
+        let missed = missed(case, host, since, case.policy.power_on);
         return Some(missed.unwrap_or_else(|| fail(case, host, Reason::PowerOnTimedOut)));
     };
     let decision = Decision::rest(Reason::PowerOn).again(left);
-    if case.step() == Some(&Step::PowerOn) {
+    if case.step() == Some(&Step::PowerOn) && !case.was_hindered() {
         return Some(decision);
     }
     if let Some(soon) = case.left(at, SOON) {
@@ -485,5 +506,5 @@ pub(super) fn await_on(case: &Case<'_>) -> Option<Decision> {
     }
     let fenced = entry.fenced.as_deref().unwrap_or(text::LEFT_ALONE);
     let text = released(case, entry.off.is_some(), fenced);
-    Some(decision.also(case.say(case.at_step(Step::PowerOn, at, Reason::PowerOn, &text))))
+    Some(decision.also(case.say(case.at_step(Step::PowerOn, since, Reason::PowerOn, &text))))
 }

@@ -7,7 +7,7 @@ use controller_kit::engine::Reason as _;
 use k8s_openapi::jiff::Timestamp;
 
 use super::attempt::{POLL, again, fail, failure};
-use super::{Case, GRACE, node, out_of_turn, refuse, say_why_not_again};
+use super::{Case, GRACE, hindrance, node, out_of_turn, refuse, say_why_not_again};
 use crate::decision::{Act, Decision, HostWrite};
 use crate::history::{Entry, History};
 use crate::model::ClusterSeen;
@@ -238,11 +238,21 @@ fn try_again(case: &Case<'_>, host: &Host, anew: bool) -> Decision {
     if let Some(refusal) = super::unfit(case) {
         return say_why_not_again(case, refusal).again(GRACE);
     }
-    match out_of_turn(case) {
+    // Another failure has its first try, as that of a new request.
+    let in_the_way = hindrance(host, &Step::Recover).filter(|_| !anew);
+    match out_of_turn(case).or(in_the_way) {
         Some(said) => say_why_not_again(case, said).again(POLL.1),
         None if anew => again(case, host, 0, Reason::StillUnhealthy),
+        None if case.said() == Some(Reason::HostHeld) => await_once_more(case),
         None => fail(case, host, Reason::StillUnhealthy),
     }
+}
+
+/// What was in the way is gone just now, and the node has its time once more.
+fn await_once_more(case: &Case<'_>) -> Decision {
+    let said = case.standing.saying(None, Reason::Recovering, text::awaiting(""));
+    let wanted = Standing { since: Some(case.now), ..said };
+    Decision::rest(Reason::Recovering).act(Act::Say(wanted)).again(case.patience())
 }
 
 /// Whether the health check says since the success that the machine is unhealthy, and nobody can look at its node: it has

@@ -98,6 +98,7 @@ pub(super) fn host() -> Host {
         read_off: false,
         has_room: true,
         looked_at: false,
+        holds: Vec::new(),
         servicing: false,
         marked: false,
         history: History::default(),

@@ -76,6 +76,7 @@ pub(super) fn host(on: bool) -> Host {
         has_room: false,
         in_cycle: false,
         looked_at: true,
+        holds: Vec::new(),
         servicing: false,
         marked: false,
         history: History::default(),

@@ -101,7 +101,7 @@ fn nodes() -> impl Any<Value = NodeSeen> {
 }
 
 fn worlds() -> impl Any<Value = Observed> {
-    let flags = proptest::collection::vec(prop::bool::weighted(0.25), 35);
+    let flags = proptest::collection::vec(prop::bool::weighted(0.25), 40);
     (flags, standings(), histories(), nodes(), maybe_time()).prop_map(
         |(flags, standing, history, node, deleting)| {
             let mut flags = flags.into_iter();
@@ -132,6 +132,8 @@ fn worlds() -> impl Any<Value = Observed> {
             host.has_room = !rarely();
             host.marked = rarely();
             host.servicing = rarely();
+            host.holds =
+                rarely().then(|| "reboot.metal3.io/other".to_owned()).into_iter().collect();
             host.ours = !rarely();
             host.online = !rarely();
             host.provisioned = !rarely();

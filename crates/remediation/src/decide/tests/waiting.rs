@@ -254,21 +254,65 @@ fn a_host_that_is_allowed_to_be_on_has_time_to_boot_before_it_is_cut_off() {
     assert_eq!((boots.reason, boots.again), (Reason::HostBooting, Some(Duration::from_secs(600))));
 }
 
+/// However long something is in the way of a step, no try fails for it, and the step has all its time after that.
+fn is_waited_for(seen: &Observed, block: Block) -> (Reason, String) {
+    let failed = now(seen, 5000);
+    let late = edit(seen.clone(), block);
+    let waits = now(&late, 5000);
+    let [Act::Say(standing)] = waits.acts.as_slice() else { panic!("{waits:?}") };
+    assert_eq!(standing.step, seen.request.standing.step);
+    assert!(waits.again.is_some(), "{waits:?}");
+    let told = edit(late, |seen| seen.request.standing = standing.clone());
+    assert!(now(&told, 9000).acts.is_empty(), "once: {:?}", now(&told, 9000));
+    let free = edit(seen.clone(), |seen| seen.request.standing = standing.clone());
+    let begins = now(&free, 9000);
+    assert!(writes(&begins).is_empty(), "its time begins anew: {begins:?}");
+    let next = edit(free, |seen| seen.request.standing = said(&begins));
+    assert!(now(&next, 9299).acts.is_empty(), "{:?}", now(&next, 9299));
+    assert_eq!(now(&next, 9600).reason, failed.reason, "and ends");
+    (waits.reason, standing.said.clone().unwrap().message)
+}
+
 #[test]
 fn a_host_whose_firmware_is_being_changed_is_not_cut_off_and_no_try_fails_for_it() {
-    let servicing =
-        |seen: Observed| edit(seen, |seen| seen.host.as_mut().unwrap().servicing = true);
-    let waits = now(&servicing(fresh()), 0);
+    let servicing: Block = |seen| seen.host.as_mut().unwrap().servicing = true;
+    let waits = now(&edit(fresh(), servicing), 0);
     assert_eq!(waits.reason, Reason::HostServicing);
     assert!(writes(&waits).is_empty(), "{waits:?}");
     for seen in [asked(), released(), recovering(), last_try()] {
-        let late = now(&servicing(seen.clone()), 5000);
-        let [Act::Host(write)] = late.acts.as_slice() else { panic!("{late:?}") };
-        assert!(write.key.is_none() && !write.mark && !write.offline, "{write:?}");
-        let history = write.history.clone().unwrap();
-        assert_eq!(history.open("uid").unwrap().resumed, Some(at(5000)), "its times begin anew");
-        let done = edit(seen, |seen| seen.host.as_mut().unwrap().history = history.clone());
-        assert!(now(&done, 5001).reason != late.reason || writes(&now(&done, 5001)).is_empty());
-        assert_ne!(now(&done, 9000).acts, [], "and end");
+        assert_eq!(is_waited_for(&seen, servicing).0, Reason::HostServicing);
     }
+}
+
+const HELD: Block = |seen| {
+    let keys = ["reboot.metal3.io/maint", "reboot.metal3.io/other"];
+    seen.host.as_mut().unwrap().holds = keys.map(str::to_owned).to_vec();
+};
+
+/// Somebody maintains the machine for an hour. Its workloads are moved away, and nobody deletes it for being off.
+#[test]
+fn no_try_fails_while_another_client_holds_the_host_off_and_the_request_names_its_key() {
+    for seen in [released(), recovering(), last_try()] {
+        let (reason, message) = is_waited_for(&seen, HELD);
+        assert_eq!(reason, Reason::HostHeld);
+        assert!(message.contains("reboot.metal3.io/maint (+1 more)"), "{message}");
+    }
+    let begins = now(&edit(fresh(), HELD), 0);
+    assert!(is_asked(&begins), "what ran on it is moved away: {begins:?}");
+    let on = now(&edit(asked(), HELD), 600);
+    assert_eq!(on.reason, Reason::PowerOffTimedOut, "no hold keeps a host on");
+}
+
+#[test]
+fn a_machine_that_fails_after_its_success_is_not_given_up_while_its_host_is_held_off() {
+    let last = due_again().remove(2);
+    assert_eq!(now(&last, 400).reason, Reason::Exhausted);
+    let waits = now(&edit(last.clone(), HELD), 400);
+    assert_eq!((waits.reason, writes(&waits).len()), (Reason::HostHeld, 0), "{waits:?}");
+    let free = edit(last, |seen| seen.request.standing = said(&waits));
+    let begins = now(&free, 5000);
+    assert!(writes(&begins).is_empty(), "it may be booting: {begins:?}");
+    let next = edit(free, |seen| seen.request.standing = said(&begins));
+    assert!(now(&next, 5299).acts.is_empty(), "{:?}", now(&next, 5299));
+    assert_eq!(now(&next, 5300).reason, Reason::Exhausted);
 }
