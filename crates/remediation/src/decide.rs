@@ -134,7 +134,7 @@ impl<'a> Case<'a> {
     /// Whether people were told last that something is in the way of the step of a try.
     pub(crate) fn was_hindered(&self) -> bool {
         let reason = self.said().filter(|_| self.step().is_some());
-        matches!(reason, Some(Reason::HostServicing | Reason::HostHeld))
+        matches!(reason, Some(Reason::HostServicing | Reason::HostHeld | Reason::HostUnreachable))
     }
 
     /// Since when the time of a step counts that began then: anew, where something was in its way until now.
@@ -301,6 +301,8 @@ pub(crate) fn hindrance(host: &Host, step: &Step) -> Option<Said> {
         (Reason::HostServicing, text::SERVICING.to_owned())
     } else if *step != Step::PowerOff && !host.holds.is_empty() {
         (Reason::HostHeld, text::held_by(&host.holds))
+    } else if let Some(word) = host.unreachable {
+        (Reason::HostUnreachable, text::out_of_reach(word))
     } else {
         return None;
     };

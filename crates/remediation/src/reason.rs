@@ -142,6 +142,10 @@ reasons! {
             "The reboot annotation of another client holds the host off. The attempt goes on when that is gone, with a full timeout.",
             "Remove the annotation that the message names when the host may be on.",
             on: [SUCCEEDED];
+        HostUnreachable: Kind::EndsWithin(HOUR),
+            "Ironic does not answer, or does not know the host, as a condition of the host says. The attempt goes on after that, with a full timeout.",
+            "Bring Ironic back, or the host into it. The reasons of `bmo-reboot` explain the word in the message.",
+            on: [SUCCEEDED];
         Recovered: Kind::Rests,
             "The node is ready again.",
             "Nothing.",

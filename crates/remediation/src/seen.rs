@@ -10,8 +10,9 @@ use api_types::names::capi::{
     CONDITION_EXTERNALLY_REMEDIATED, CONDITION_HEALTH_CHECK_SUCCEEDED, CONDITION_OWNER_REMEDIATED,
 };
 use api_types::names::ferrite::{
-    CONDITION_REBOOTING, PAUSED_BY_BMO_REBOOT, REASON_IRONIC_UNREACHABLE, REASON_NODE_BUSY,
-    REASON_NODE_NOT_FOUND, REASON_NODE_REGISTERING, REASON_POWER_FAILED, REASON_POWER_UNKNOWN,
+    CONDITION_POWER_MANAGED, CONDITION_REBOOTING, PAUSED_BY_BMO_REBOOT, REASON_IRONIC_UNREACHABLE,
+    REASON_NODE_BUSY, REASON_NODE_NOT_FOUND, REASON_NODE_REGISTERING, REASON_POWER_FAILED,
+    REASON_POWER_UNKNOWN,
 };
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -103,6 +104,8 @@ pub struct Host {
     pub looked_at: bool,
     /// Keys by which others hold it off.
     pub holds: Vec<String>,
+    /// The word of whoever switches it for why nobody can, where that lies in Ironic and not in the machine.
+    pub unreachable: Option<&'static str>,
     /// Whether its firmware is being changed.
     pub servicing: bool,
     /// Whether it is marked as unhealthy under both names.
@@ -341,6 +344,7 @@ impl Host {
                 .filter(|it| names::metal3::is_reboot_hold(it) && **it != key)
                 .cloned()
                 .collect(),
+            unreachable: out_of_reach(&status.conditions),
             servicing: status.operational_status == OperationalStatus::Servicing,
             marked: host.annotation(names::capm3::UNHEALTHY).is_some()
                 && host.annotation(names::capm3::UNHEALTHY_DEPRECATED).is_some(),
@@ -364,17 +368,24 @@ impl Host {
     }
 }
 
+/// Ironic is away, or does not know a host.
+const OF_IRONIC: [&str; 3] =
+    [REASON_IRONIC_UNREACHABLE, REASON_NODE_NOT_FOUND, REASON_NODE_REGISTERING];
+
 /// Whether whoever switches a host says that it cannot see, or change, its power.
 fn is_blind(reason: &str) -> bool {
-    [
-        REASON_POWER_UNKNOWN,
-        REASON_IRONIC_UNREACHABLE,
-        REASON_NODE_NOT_FOUND,
-        REASON_NODE_REGISTERING,
-        REASON_NODE_BUSY,
-        REASON_POWER_FAILED,
-    ]
-    .contains(&reason)
+    let of_machine = [REASON_POWER_UNKNOWN, REASON_NODE_BUSY, REASON_POWER_FAILED];
+    OF_IRONIC.iter().chain(&of_machine).any(|it| *it == reason)
+}
+
+/// The word for which nobody can switch a host, where that says nothing of the machine. A BMC that does not answer is often dead
+/// with its machine, which is to be replaced then; and while Ironic tries to reach one, its node is busy again and again.
+fn out_of_reach(conditions: &[Condition]) -> Option<&'static str> {
+    let rebooting = find(conditions, CONDITION_REBOOTING);
+    // Where nothing was under way, only this one says it.
+    let managed = find(conditions, CONDITION_POWER_MANAGED).filter(|it| it.is_false());
+    let mut words = rebooting.into_iter().chain(managed).filter_map(|it| it.reason.as_deref());
+    words.find_map(|word| OF_IRONIC.into_iter().find(|it| *it == word))
 }
 
 /// Whether somebody asked everybody to leave a host alone. The pause of `bmo-reboot` is about power alone.
@@ -530,6 +541,24 @@ mod tests {
         };
         assert_eq!(of(&[ours], None, manageable("True")), (true, true), "it does not come on");
         assert_eq!(of(&[ours], None, manageable("False")), (true, false), "Ironic cannot see it");
+    }
+
+    /// A BMC may be dead with its machine: that one is to be replaced.
+    #[test]
+    fn a_host_is_out_of_reach_where_that_lies_in_ironic_and_not_in_its_machine() {
+        let reach = |kind: &str, status: &str, reason: &str| {
+            let condition =
+                json!({"type": kind, "status": status, "reason": reason, "message": ""});
+            host(&json!({ "conditions": [condition] })).unreachable
+        };
+        for word in ["IronicUnreachable", "NodeNotFound", "NodeRegistering"] {
+            assert_eq!(reach("Rebooting", "True", word), Some(word));
+            assert_eq!(reach("PowerManaged", "False", word), Some(word));
+        }
+        for word in ["PowerUnknown", "PowerFailed", "NodeBusy", "HardPowerOff"] {
+            assert_eq!(reach("Rebooting", "True", word), None, "{word}");
+        }
+        assert_eq!(reach("PowerManaged", "True", "NodeNotFound"), None);
     }
 
     #[test]

@@ -128,6 +128,11 @@ pub fn held_by(keys: &[String]) -> String {
     format!("is held off by the annotation {first}{more}: remove it when the host may be on")
 }
 
+/// Ironic is away, or does not know it.
+pub fn out_of_reach(word: &str) -> String {
+    format!("is out of Ironic's reach, as its conditions say ({word})")
+}
+
 /// The host is on its own way back.
 pub const READY_MEANWHILE: &str = "the node is ready again: nothing is done unless it fails anew";
 
@@ -198,6 +203,11 @@ pub fn awaiting(but: &str) -> String {
 pub const NOT_OFF: &str = "the host was not off in time";
 /// How it failed.
 pub const NOT_ON: &str = "the host was not on in time";
+/// How it failed, and the machine is well all the same.
+pub fn runs(failed: &str) -> String {
+    format!("{failed}, and the node is ready: nothing is done unless it fails anew")
+}
+
 /// How it failed.
 pub const STILL_UNHEALTHY: &str = "the node was ready, and the machine is still called unhealthy";
 

@@ -164,10 +164,35 @@ pub(super) fn fail(case: &Case<'_>, host: &Host, reason: Reason) -> Decision {
         return say_of(case, case.standing.clone(), said, false).again(POLL.1);
     }
     let retries = case.standing.retries;
-    if retries >= case.strategy().retries {
-        return hand_over(case, host, reason);
+    if retries < case.strategy().retries {
+        return again(case, host, retries + 1, reason);
     }
-    again(case, host, retries + 1, reason)
+    match runs_on(case) {
+        None => Decision::look_at_node(reason),
+        Some(true) => well_all_the_same(case, reason),
+        Some(false) => hand_over(case, host, reason),
+    }
+}
+
+/// Whether the node is seen ready at the end of a try that did not switch its host, and nobody complains of anything else:
+/// nothing before anybody looked.
+fn runs_on(case: &Case<'_>) -> Option<bool> {
+    let (Some(machine), Some(entry)) = (case.machine(), case.entry()) else { return Some(false) };
+    match entry.released {
+        Some(at) => node::has_returned(case, machine, at),
+        None => node::has_come_up(case, machine, entry.asked),
+    }
+}
+
+/// Whoever switches hosts may be away and not say so, and a machine that runs would be deleted for that. What was begun is
+/// undone once it is said: before that, a record that has ended would be taken for one that another try comes after.
+fn well_all_the_same(case: &Case<'_>, reason: Reason) -> Decision {
+    let text = text::runs(&failure(case, reason));
+    let is_told = case.machine().is_some_and(|it| it.external.is_some());
+    Decision::rest(Reason::Recovered)
+        .act(Act::Say(case.at_step(Step::Done, case.now, Reason::Recovered, &text)))
+        .also(is_told.then_some(Act::Settled))
+        .again(Duration::ZERO)
 }
 
 /// Another try, after so many that count.

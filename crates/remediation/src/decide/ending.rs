@@ -243,7 +243,9 @@ fn try_again(case: &Case<'_>, host: &Host, anew: bool) -> Decision {
     match out_of_turn(case).or(in_the_way) {
         Some(said) => say_why_not_again(case, said).again(POLL.1),
         None if anew => again(case, host, 0, Reason::StillUnhealthy),
-        None if case.said() == Some(Reason::HostHeld) => await_once_more(case),
+        None if matches!(case.said(), Some(Reason::HostHeld | Reason::HostUnreachable)) => {
+            await_once_more(case)
+        }
         None => fail(case, host, Reason::StillUnhealthy),
     }
 }

@@ -99,6 +99,7 @@ pub(super) fn host() -> Host {
         has_room: true,
         looked_at: false,
         holds: Vec::new(),
+        unreachable: None,
         servicing: false,
         marked: false,
         history: History::default(),

@@ -77,6 +77,7 @@ pub(super) fn host(on: bool) -> Host {
         in_cycle: false,
         looked_at: true,
         holds: Vec::new(),
+        unreachable: None,
         servicing: false,
         marked: false,
         history: History::default(),

@@ -209,6 +209,7 @@ fn a_time_that_ran_out_while_nobody_was_at_work_begins_anew_once_in_a_try() {
     {
         let last = edit(begun, |seen| {
             seen.request.strategy = Ok(Strategy { retries: 0, timeout: Duration::from_secs(300) });
+            seen.node = NodeSeen::Here(node());
         });
         assert_eq!(now(&last, late).reason, Reason::Exhausted);
         let missed = edit(last, |seen| seen.started = Some(at(late - 1)));

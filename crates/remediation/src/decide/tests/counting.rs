@@ -33,6 +33,7 @@ fn only_a_host_that_was_off_has_taken_a_time_to_be_off() {
     assert!(!taken(unread, 600), "nobody has seen it off");
     let given_up = edit(asked(), |seen| {
         seen.request.strategy = Ok(Strategy { retries: 0, timeout: Duration::from_secs(300) });
+        seen.node = NodeSeen::Here(node());
     });
     assert!(!taken(given_up, 600));
 }

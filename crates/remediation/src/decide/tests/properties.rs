@@ -132,6 +132,7 @@ fn worlds() -> impl Any<Value = Observed> {
             host.has_room = !rarely();
             host.marked = rarely();
             host.servicing = rarely();
+            host.unreachable = rarely().then_some("IronicUnreachable");
             host.holds =
                 rarely().then(|| "reboot.metal3.io/other".to_owned()).into_iter().collect();
             host.ours = !rarely();
@@ -316,6 +317,26 @@ proptest! {
             let judged = matches!(decision.reason, Reason::NotRecovered);
             let cut = decision.acts.iter().any(|it| matches!(it, Act::Host(it) if it.key == Some(true)));
             prop_assert!(!judged && !cut, "{decision:?}");
+        }
+    }
+
+    /// I19: what others do with a host, and an outage of Ironic, is no verdict on its machine, not after the last try either.
+    #[test]
+    fn nobody_is_given_up_while_a_host_is_held_off_by_others_or_out_of_reach(
+        seen in worlds(), policy in policies(), released in maybe_time(), now in 0_i64..5000,
+    ) {
+        let mut seen = seen;
+        (seen.request.standing.retries, seen.member, seen.stray) = (2, None, None);
+        let mut last = Entry::begin("uid", "m", 2, at(0));
+        last.released = released.map(at);
+        let host = seen.host.as_mut().unwrap();
+        (host.ours, host.online, host.provisioned, host.unmanaged) = (true, true, true, None);
+        host.history = History(vec![last]);
+        let is_blocked = host.unreachable.is_some() || (released.is_some() && !host.holds.is_empty());
+        if is_blocked && !seen.request.standing.is_over() {
+            let acts = decide(&seen, &policy, at(now)).acts;
+            let hands_over = |it: &Act| matches!(it, Act::TellOwner(_) | Act::DeleteMachine);
+            prop_assert!(!acts.iter().any(hands_over), "{acts:?}");
         }
     }
 

@@ -316,3 +316,57 @@ fn a_machine_that_fails_after_its_success_is_not_given_up_while_its_host_is_held
     assert!(now(&next, 5299).acts.is_empty(), "{:?}", now(&next, 5299));
     assert_eq!(now(&next, 5300).reason, Reason::Exhausted);
 }
+
+const UNREACHABLE: Block = |seen| {
+    seen.host.as_mut().unwrap().unreachable = Some("IronicUnreachable");
+};
+
+/// Ironic is away for longer than all tries of a request take.
+#[test]
+fn no_try_fails_while_ironic_is_away_and_none_is_given_up_for_it() {
+    for seen in [asked(), released(), recovering(), last_try()] {
+        let (reason, message) = is_waited_for(&seen, UNREACHABLE);
+        assert_eq!(reason, Reason::HostUnreachable);
+        assert!(message.contains("IronicUnreachable"), "{message}");
+    }
+    let again = edit(due_again().remove(2), UNREACHABLE);
+    assert_eq!(now(&again, 400).reason, Reason::HostUnreachable);
+    // One that shows off is held no longer for that.
+    let unread = edit(edit(off(), UNREACHABLE), |seen| {
+        let host = seen.host.as_mut().unwrap();
+        host.history = host.history.changed("uid", |it| it.was_on = false);
+        seen.node = NodeSeen::Here(node());
+    });
+    assert_eq!(writes(&now(&unread, 600))[0].key, Some(false));
+}
+
+/// Whoever switches hosts is away and says nothing, or its status is old.
+#[test]
+fn a_machine_that_runs_and_is_not_complained_of_is_not_given_up_after_its_last_try() {
+    let last = |seen: Observed| {
+        edit(seen, |seen| {
+            seen.request.strategy = Ok(Strategy { retries: 0, timeout: Duration::from_secs(300) });
+        })
+    };
+    let on = last(asked());
+    assert!(now(&on, 600).needs_node);
+    assert_eq!(now(&seeing(&on, node()), 600).reason, Reason::Exhausted);
+    let ails = edit(seeing(&on, ready()), |seen| seen.machine.as_mut().unwrap().ails = true);
+    assert_eq!(now(&ails, 600).reason, Reason::Exhausted);
+    let off = last(released());
+    assert_eq!(now(&seeing(&off, ready()), 610).reason, Reason::Exhausted, "it said that before");
+    let back = Node { kubelet: "after".to_owned(), ..ready() };
+    for (seen, second) in [(seeing(&on, ready()), 600), (seeing(&off, back), 610)] {
+        let well = now(&seen, second);
+        let [Act::Say(standing)] = well.acts.as_slice() else { panic!("{well:?}") };
+        assert!(standing.has_succeeded(), "{standing:?}");
+        let told = edit(seen, |seen| seen.request.standing = standing.clone());
+        let undone = now(&told, second + 1);
+        let [Act::Host(write), Act::RemoveFinalizer] = undone.acts.as_slice() else {
+            panic!("{undone:?}")
+        };
+        assert_eq!(write.key, told.host.as_ref().unwrap().held.then_some(false));
+        let history = write.history.as_ref().unwrap();
+        assert!(history.last("uid").unwrap().has_recovered(), "{history:?}");
+    }
+}
