@@ -208,7 +208,8 @@ impl<'a> Case<'a> {
         let phase = if is_on { Phase::Waiting } else { Phase::Running };
         let succeeded = (step == Step::Done).then_some(true);
         let said = self.standing.saying(succeeded, reason, text::of_try(&self.which(), text));
-        Standing { phase: Some(phase), step: Some(step), since: Some(since), ..said }
+        let last = said.last.or_else(|| self.entry().map(|it| it.asked));
+        Standing { phase: Some(phase), step: Some(step), since: Some(since), last, ..said }
     }
 
     /// What takes all of ours off a host, be it a stray one: our key, and the open record of a try, which has ended so. Nothing,

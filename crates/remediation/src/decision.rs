@@ -14,7 +14,7 @@ use crate::seen::Host;
 pub struct Decision {
     /// Why.
     pub reason: Reason,
-    /// In this order; the first that is superseded ends the pass.
+    /// In this order; the first that fails ends the pass. What cannot be said on the request ends it only before what rests on that.
     pub acts: Vec<Act>,
     /// What to tell people, once the rest is done.
     pub notes: Vec<Note>,
@@ -55,6 +55,18 @@ pub enum Act {
     DeleteMachine,
     /// On the request: nothing is left to undo. The backup goes with it.
     RemoveFinalizer,
+}
+
+impl Act {
+    /// Whether it must not come before what is said of the request ahead of it. By an old word a new try would end as soon as its
+    /// host is let go, and without the finalizer nobody would say it later.
+    pub fn rests_on_the_word(&self) -> bool {
+        match self {
+            Self::Host(write) => write.key == Some(true),
+            Self::RemoveFinalizer => true,
+            _ => false,
+        }
+    }
 }
 
 /// A write to a host. What is empty stays as it is.

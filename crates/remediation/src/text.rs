@@ -53,6 +53,11 @@ pub fn refused(error: &Error) -> String {
     )
 }
 
+/// How far it is cannot be said.
+pub fn not_said(error: &Error) -> String {
+    format!("{error}. The attempt goes on, and a host that it holds off is switched on in time")
+}
+
 /// Somebody else writes its status.
 pub fn contested(writers: &str) -> String {
     format!(

@@ -55,11 +55,20 @@ pub async fn acts(context: &Context, live: &Live, decision: &Decision) -> Result
         writers: None,
     };
     let request = &live.seen.request;
+    let mut unsaid = None;
     for act in &decision.acts {
         if !context.kit.may_act() {
             return Err(Error::Superseded);
         }
+        if unsaid.is_some() && act.rests_on_the_word() {
+            break;
+        }
         let Err(error) = pass.act(act).await else { continue };
+        if matches!(act, Act::Say(_)) && !matches!(error, Error::Superseded) {
+            // The webhook that judges it may run on the very machine that is off.
+            unsaid = Some(error);
+            continue;
+        }
         if matches!(act, Act::Settled) && request.deleting.is_some() && error.is_refusal() {
             // A condition of somebody else's object is not worth a request that never goes.
             tracing::warn!(object.namespace = request.namespace, object.name = request.name, %error, "The Machine keeps the condition that it waits for remediation");
@@ -67,6 +76,9 @@ pub async fn acts(context: &Context, live: &Live, decision: &Decision) -> Result
         }
         pass.failed(decision.reason, act, &error).await;
         return Err(error);
+    }
+    if let Some(error) = unsaid {
+        return Ok(not_said(pass.version, error));
     }
     for note in &decision.notes {
         tracing::info!(
@@ -91,6 +103,16 @@ pub async fn acts(context: &Context, live: &Live, decision: &Decision) -> Result
     let mut events = decision.events(request.standing.retries);
     events.extend(contested);
     Ok(Outcome { version: pass.version, events, ..Outcome::default() })
+}
+
+/// What comes of a pass whose word was not taken. What it is about is told with the word.
+fn not_said(version: Option<String>, error: Error) -> Outcome {
+    let refused = error.is_refusal().then(|| Event {
+        hourly: Some(0),
+        ..Event::new(true, Reason::Refused.as_str(), "Say", &text::not_said(&error))
+    });
+    let events = refused.into_iter().collect();
+    Outcome { version, events, failed: Some(error), ..Outcome::default() }
 }
 
 /// Takes the key of a request that is gone off its host, and ends the record of its try.
@@ -600,6 +622,20 @@ mod tests {
             assert_eq!(keys(false, true, anew), (true, true));
             assert_eq!(keys(true, false, anew), (false, true));
         }
+    }
+
+    #[test]
+    fn a_word_that_is_not_taken_fails_its_pass_and_is_told_where_somebody_refuses_it() {
+        let told = |error: Error| {
+            let outcome = not_said(Some("7".to_owned()), error);
+            assert!(outcome.failed.is_some() && outcome.version.as_deref() == Some("7"));
+            outcome.events.first().map(|it| (it.reason.to_string(), it.hourly))
+        };
+        let status = kube::core::Status::failure("no", "Forbidden").with_code(403);
+        let source = Box::new(kube::Error::Api(status.boxed()));
+        let refused = Error::Api { what: "patch the status of the Metal3Remediation", source };
+        assert_eq!(told(refused), Some(("Refused".to_owned(), Some(0))));
+        assert_eq!(told(Error::Silent("patch")), None);
     }
 
     #[test]

@@ -25,7 +25,9 @@ const SOON: Duration = Duration::from_secs(5);
 /// nobody can refuse that. By now the record on the host says that CAPM3 had begun.
 pub(super) fn after_the_key(case: &Case<'_>) -> Option<Decision> {
     let entry = case.entry()?;
-    let is_new = case.step().is_none() && entry.released.is_none();
+    // A word that is refused keeps nothing waiting: the rules below say it with what they do.
+    let is_new =
+        case.step().is_none() && entry.released.is_none() && case.left(entry.asked, SOON).is_some();
     let lacks_ours = !case.request.finalizer || case.request.theirs;
     if !lacks_ours && !is_new {
         return None;
@@ -76,6 +78,9 @@ pub(super) fn await_node(case: &Case<'_>) -> Option<Decision> {
     let Some(is_back) = node::has_returned(case, machine, said_since) else {
         return Some(Decision::look_at_node(Reason::Recovering));
     };
+    // Of CAPM3's kind what says the step may be of the try before.
+    let released = case.entry().and_then(|it| it.released);
+    let said_since = released.map_or(said_since, |it| it.max(said_since));
     let is_over = case.left(said_since, timeout).is_none();
     if is_back || (is_over && node::is_ready_in_the_end(case, machine, said_since)) {
         return Some(recovered(case, host));
@@ -160,6 +165,11 @@ fn recovered(case: &Case<'_>, host: &Host) -> Decision {
 
 /// A try that did not help: the next one, or the end.
 pub(super) fn fail(case: &Case<'_>, host: &Host, reason: Reason) -> Decision {
+    // Nothing is judged before people could read that it was begun: phases have an order.
+    if let Some(entry) = case.entry().filter(|_| case.step().is_none()) {
+        let said = Decision::rest(Reason::PowerOff).act(Act::Say(asked(case, entry.asked)));
+        return begun(case, said).again(Duration::ZERO);
+    }
     if let Some(said) = out_of_turn(case) {
         return say_of(case, case.standing.clone(), said, false).again(POLL.1);
     }
@@ -373,7 +383,10 @@ pub(super) fn await_off(case: &Case<'_>) -> Option<Decision> {
     let is_said = case.step() == Some(&Step::PowerOff) && case.standing.last.is_some();
     if !is_said || case.was_hindered() {
         let wanted = Standing { since: Some(since), ..asked(case, entry.asked) };
-        decision.acts.extend(case.say(wanted));
+        decision = decision.also(case.say(wanted));
+        if case.step().is_none() {
+            decision = begun(case, decision);
+        }
     }
     Some(decision)
 }
@@ -422,10 +435,11 @@ pub(super) fn fence(case: &Case<'_>) -> Option<Decision> {
         },
     };
     let since = case.standing.since.filter(|_| case.step() == Some(&Step::Fence));
-    let left = match since {
-        Some(since) => case.left(since, case.policy.fence)?,
-        None => case.policy.fence,
-    };
+    // At first sight, or where that cannot be said, the host's record has the time after which it is let go.
+    let (asked, fence) = (case.counted(&Step::PowerOff, entry.asked), case.policy.fence);
+    let known = (asked, case.policy.power_off + fence);
+    let (begun, most) = since.map_or(known, |it| (it, fence));
+    let left = case.left(begun, most)?.min(fence);
     // An idle node that was just tainted needs no second look.
     let idle = matches!(&case.seen.node, NodeSeen::Here(node) if node.busy == 0);
     if idle && act == Some(Act::Taint) {
@@ -509,10 +523,15 @@ pub(super) fn await_on(case: &Case<'_>) -> Option<Decision> {
         return Some(Decision::rest(Reason::PowerOn).host(HostWrite::letting_go(host)));
     }
     if host.powered_on {
+        let Some(is_back) = node::has_returned(case, case.machine()?, at) else {
+            return Some(Decision::look_at_node(Reason::Recovering));
+        };
         let text = text::awaiting("");
         let wanted = case.at_step(Step::Recover, case.now, Reason::Recovering, &text);
         let decision = Decision::rest(Reason::Recovering).again(Duration::ZERO);
-        return Some(decision.also(case.say(wanted)));
+        // While that cannot be said, whoever refuses it may be what our taint keeps from the node.
+        let marks = if is_back { give_back(case) } else { Vec::new() };
+        return Some(decision.also(case.say(wanted)).also(marks));
     }
     if let Some(said) = hindrance(host, &Step::PowerOn) {
         return Some(hindered(case, Step::PowerOn, at, &said));

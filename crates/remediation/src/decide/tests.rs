@@ -26,6 +26,7 @@ mod refusing;
 mod remembering;
 mod returning;
 mod unread;
+mod unsaid;
 mod waiting;
 mod whole;
 mod withdrawing;
