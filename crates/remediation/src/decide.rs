@@ -29,6 +29,8 @@ use crate::text;
 
 /// The health check takes a moment to see that a node is ready.
 pub(crate) const GRACE: Duration = Duration::from_secs(60);
+/// Clocks of two processes differ by less.
+const CLOCK_SKEW: Duration = Duration::from_secs(60);
 /// So long a health check waits for the first node of a machine, unless it is told otherwise.
 const BY_ITSELF: Duration = Duration::from_secs(600);
 
@@ -179,6 +181,14 @@ impl<'a> Case<'a> {
         let since = ended.max().map_or(since, |resumed| since.max(resumed));
         let left = time.saturating_sub(self.age(since));
         (!left.is_zero()).then_some(left)
+    }
+
+    /// The same of a time in which a host is held off. One that began in the future by more than clocks differ was noted by a clock
+    /// that was ahead, and would hold the host off for as much: it counts from when this process began to act.
+    pub(crate) fn left_off(&self, since: Timestamp, time: Duration) -> Option<Duration> {
+        let is_ahead = until(self.now, since) > CLOCK_SKEW;
+        let started = self.seen.started.filter(|it| *it <= self.now).unwrap_or(self.now);
+        self.left(if is_ahead { started } else { since }, time)
     }
 
     /// Which try of how many, for people.

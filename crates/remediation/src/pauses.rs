@@ -30,6 +30,8 @@ pub struct Pause {
 impl Clock {
     /// Looks at the clock. One that is set forward makes every deadline pass at once, for all machines of a night.
     pub fn look(&mut self, beat: Instant, clock: Timestamp) {
+        // Where that was ahead then, it has begun by now.
+        self.started = self.started.map(|it| it.min(whole(clock)));
         let last = self.last.replace((beat, clock));
         let Some((beat_before, before)) = last else { return };
         let passed = beat.saturating_duration_since(beat_before).as_secs_f64();
@@ -96,5 +98,7 @@ mod tests {
         clock.begin(at(1000));
         clock.begin(at(2000));
         assert_eq!((clock.started, clock.resumed(Pause::default())), (Some(at(1000)), None));
+        clock.look(Instant::now(), at(900));
+        assert_eq!(clock.started, Some(at(900)), "set back: it is not still to begin");
     }
 }

@@ -26,8 +26,9 @@ const SOON: Duration = Duration::from_secs(5);
 pub(super) fn after_the_key(case: &Case<'_>) -> Option<Decision> {
     let entry = case.entry()?;
     // A word that is refused keeps nothing waiting: the rules below say it with what they do.
-    let is_new =
-        case.step().is_none() && entry.released.is_none() && case.left(entry.asked, SOON).is_some();
+    let is_new = case.step().is_none()
+        && entry.released.is_none()
+        && case.left_off(entry.asked, SOON).is_some();
     let lacks_ours = !case.request.finalizer || case.request.theirs;
     if !lacks_ours && !is_new {
         return None;
@@ -349,7 +350,12 @@ pub(super) fn await_off(case: &Case<'_>) -> Option<Decision> {
     let may_fail = host.powered_on || entry.plain;
     let in_the_way = hindrance(host, &Step::PowerOff).filter(|_| may_fail);
     let since = case.counted(&Step::PowerOff, entry.asked);
-    let left = case.left(since, case.policy.power_off).or(in_the_way.as_ref().map(|_| POLL.1));
+    let left = if host.powered_on {
+        case.left(since, case.policy.power_off)
+    } else {
+        case.left_off(since, case.policy.power_off)
+    };
+    let left = left.or(in_the_way.as_ref().map(|_| POLL.1));
     let Some(left) = left else {
         let missed = missed(case, host, since, case.policy.power_off);
         return Some(missed.unwrap_or_else(|| overdue(case, host, entry)));
@@ -439,7 +445,7 @@ pub(super) fn fence(case: &Case<'_>) -> Option<Decision> {
     let (asked, fence) = (case.counted(&Step::PowerOff, entry.asked), case.policy.fence);
     let known = (asked, case.policy.power_off + fence);
     let (begun, most) = since.map_or(known, |it| (it, fence));
-    let left = case.left(begun, most)?.min(fence);
+    let left = case.left_off(begun, most)?.min(fence);
     // An idle node that was just tainted needs no second look.
     let idle = matches!(&case.seen.node, NodeSeen::Here(node) if node.busy == 0);
     if idle && act == Some(Act::Taint) {

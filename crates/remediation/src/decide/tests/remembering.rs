@@ -98,6 +98,50 @@ fn a_time_that_is_still_to_come_keeps_no_try_from_going_on() {
 }
 
 #[test]
+fn a_clock_that_was_ahead_holds_no_host_off_for_as_much_as_that() {
+    let tomorrow = at(86_400);
+    let busy = |taint| NodeSeen::Here(Node { busy: 3, taint, ..node() });
+    let fencing = edit(off(), |seen| {
+        seen.node = busy(Taint::Ours);
+        (seen.request.standing.step, seen.request.standing.since) =
+            (Some(Step::Fence), Some(tomorrow));
+        seen.request.standing.said =
+            Some(Said { succeeded: None, reason: Reason::Fencing, message: String::new() });
+    });
+    let ahead = |seen: Observed| {
+        edit(seen, |seen| {
+            let host = seen.host.as_mut().unwrap();
+            host.history = host.history.changed("uid", |it| it.asked = at(86_400));
+        })
+    };
+    let unread = edit(ahead(off()), |seen| {
+        let host = seen.host.as_mut().unwrap();
+        host.history = host.history.changed("uid", |it| it.was_on = false);
+        seen.node = busy(Taint::None);
+    });
+    let unsaid = edit(ahead(off()), |seen| {
+        seen.request.standing = Standing::default();
+        seen.node = busy(Taint::Ours);
+    });
+    let goes = |seen: &Observed, second| {
+        let seen = edit(seen.clone(), |seen| seen.started = Some(at(100)));
+        writes(&now(&seen, second)).iter().any(|it| it.key == Some(false))
+    };
+    for (seen, time) in
+        [(fencing.clone(), 120), (ahead(fencing), 120), (unread, 600), (unsaid, 720)]
+    {
+        assert!(!goes(&seen, 99 + time) && goes(&seen, 100 + time), "{seen:?}");
+    }
+    // A clock that is a little ahead is waited for.
+    let soon = edit(off(), |seen| {
+        seen.node = busy(Taint::Ours);
+        (seen.request.standing.step, seen.request.standing.since) =
+            (Some(Step::Fence), Some(at(360)));
+    });
+    assert!(!goes(&soon, 300));
+}
+
+#[test]
 fn a_count_above_the_limit_begins_no_try_above_it() {
     let beyond = edit(fresh(), |seen| seen.request.standing.retries = 2_147_483_647);
     let decision = now(&beyond, 0);
