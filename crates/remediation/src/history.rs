@@ -88,6 +88,9 @@ pub struct Entry {
     /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
+    /// When the owner of the machine was about to be told that it is given up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<Timestamp>,
     /// Why the machine was given up after it, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
@@ -151,10 +154,12 @@ impl History {
         all.any(|it| it.result.as_deref() == Some(word))
     }
 
-    /// When all tries for the machine of this uid were used up, if that is the last that happened to the host.
+    /// When the owner of the machine of this uid was told that all tries were used up, if that is the last that happened to the
+    /// host. A record of an earlier release knows when they were.
     pub fn gave_up(&self, machine: &str) -> Option<Timestamp> {
         let last = self.0.last().filter(|it| it.machine_uid.as_deref() == Some(machine))?;
-        last.ended.filter(|_| last.result.as_deref() == Some(Reason::Exhausted.as_str()))
+        let is_exhausted = last.result.as_deref() == Some(Reason::Exhausted.as_str());
+        last.told.or(last.ended).filter(|_| is_exhausted)
     }
 
     /// The same with every open try of a request ended.

@@ -14,12 +14,12 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::reason::Reason;
 
-/// So soon after the last try has ended the owner is told. What says so later is somebody else's word: a health check without a
+/// So soon after that stands on the host the owner is told. What says so later is somebody else's word: a health check without a
 /// template says it, too.
-const TOLD_WITHIN: Duration = Duration::from_secs(60);
+pub(crate) const TOLD_WITHIN: Duration = Duration::from_secs(60);
 
 /// The conditions of a Machine that are our word and have to go with the request. A Machine that is being deleted keeps them, and
-/// those of an installation with another watch filter are its own. `gave_up` is when its host says that all tries were used up.
+/// those of an installation with another watch filter are its own. `gave_up` is when its host says that its owner was told.
 pub fn of(
     machine: &Machine,
     filter: Option<&str>,
@@ -52,7 +52,7 @@ pub fn of(
     all
 }
 
-/// Whether a condition came with the end of the last try.
+/// Whether a condition came when the owner was told.
 fn is_of(condition: &Condition, gave_up: Option<Timestamp>) -> bool {
     let since = condition.last_transition_time.as_ref().map(|it| it.0);
     let pair = since.zip(gave_up);

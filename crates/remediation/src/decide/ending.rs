@@ -10,6 +10,7 @@ use super::attempt::{POLL, again, fail, failure};
 use super::{Case, GRACE, hindrance, node, out_of_turn, refuse, say_why_not_again};
 use crate::decision::{Act, Decision, HostWrite};
 use crate::history::{Entry, History};
+use crate::leftover::TOLD_WITHIN;
 use crate::model::ClusterSeen;
 use crate::reason::Reason;
 use crate::request::{Said, Standing};
@@ -146,8 +147,11 @@ fn tell_again(case: &Case<'_>) -> Option<Decision> {
         return None;
     }
     let mut decision = Decision::rest(Reason::Exhausted);
-    if !host.marked {
-        decision = decision.host(HostWrite { mark: true, ..HostWrite::default() });
+    let history = telling(case, host.history.clone());
+    let history = Some(history).filter(|it| *it != host.history);
+    if history.is_some() || !host.marked {
+        let write = HostWrite { mark: !host.marked, history, ..HostWrite::default() };
+        decision = decision.host(write);
     }
     Some(decision.act(Act::TellOwner(text::ALL_FAILED.to_owned())))
 }
@@ -338,7 +342,7 @@ pub(super) fn hand_over(case: &Case<'_>, host: &Host, why: Reason) -> Decision {
         if exhausted { host.history.clone() } else { given_up(case, host, failed.as_deref()) };
     // Also where it was cut off before, and the record says it otherwise or not at all.
     let history = history.with_last(uid, |it| it.stays_on = stays_on);
-    let history = Some(history).filter(|it| *it != host.history);
+    let history = Some(telling(case, history)).filter(|it| *it != host.history);
     if history.is_some() || host.held || !host.marked {
         let write = HostWrite { mark: !host.marked, history, ..HostWrite::letting_go(host) };
         decision = decision.host(write);
@@ -351,6 +355,20 @@ pub(super) fn hand_over(case: &Case<'_>, host: &Host, why: Reason) -> Decision {
     let is_off = switches_off && !stays_on;
     let off = is_off.then(|| HostWrite { offline: true, ..HostWrite::default() });
     give_up_machine(case, machine, decision, &text, off)
+}
+
+/// The history of a host with the time at which the owner of its machine is told, where that is to come. By that time the word is
+/// known for ours when the request is gone, also where whoever was to say it was cut off, and somebody says it later.
+fn telling(case: &Case<'_>, history: History) -> History {
+    let uid = &case.request.uid;
+    let told = history.last(uid).and_then(|it| it.told);
+    let is_recent = told.is_some_and(|it| case.age(it) < TOLD_WITHIN / 2);
+    match case.machine() {
+        Some(machine) if !machine.told && machine.deleting.is_none() && !is_recent => {
+            history.with_last(uid, |it| it.told = Some(case.now))
+        }
+        _ => history,
+    }
 }
 
 /// The owner of a machine is told that it is given up, then its host is off, where it has one, and what becomes of the machine

@@ -20,7 +20,14 @@ fn an_owner_that_does_not_know_of_a_machine_that_was_handed_to_it_is_told() {
     assert!(now(&handed_over(), 400).acts.is_empty());
     // As after CAPM3, which tells it in the deprecated format only; or somebody wiped it.
     let untold = edit(handed_over(), |seen| seen.machine.as_mut().unwrap().told = false);
-    assert!(matches!(now(&untold, 400).acts[..], [Act::TellOwner(_)]));
+    assert!(matches!(now(&untold, 340).acts[..], [Act::TellOwner(_)]));
+    let late = now(&untold, 400);
+    let [Act::Host(write), Act::TellOwner(_)] = late.acts.as_slice() else { panic!("{late:?}") };
+    assert_eq!(
+        write.history.as_ref().unwrap().gave_up("machine"),
+        Some(at(400)),
+        "by that it is ours"
+    );
     let well = edit(untold.clone(), |seen| seen.machine.as_mut().unwrap().healthy = Some(true));
     let going = edit(untold.clone(), |seen| seen.machine.as_mut().unwrap().deleting = Some(at(9)));
     let alone = edit(untold, |seen| seen.machine.as_mut().unwrap().owned = false);

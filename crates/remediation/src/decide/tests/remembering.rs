@@ -183,6 +183,27 @@ fn why_a_machine_was_given_up_outlives_the_pass_that_was_cut_off() {
     assert!(message.starts_with(&format!("Try 2 of 2, the last: {cause}")), "{message}");
 }
 
+/// Killed between the two writes, and back after a minute: with the request what the Machine says of it has to go.
+#[test]
+fn the_host_knows_when_an_owner_was_told_also_where_that_was_late() {
+    let first = now(&last_try(), 320);
+    let history = writes(&first)[0].history.clone().unwrap();
+    assert_eq!(history.gave_up("machine"), Some(at(320)));
+    let before = history.with_last("uid", |it| it.told = None);
+    assert_eq!(before.gave_up("machine"), Some(at(320)), "a record of an earlier release");
+    let cut = edit(last_try(), |seen| {
+        let host = seen.host.as_mut().unwrap();
+        (host.history, host.marked) = (history, true);
+    });
+    let late = now(&cut, 400);
+    let [Act::Host(write), Act::TellOwner(_), ..] = late.acts.as_slice() else {
+        panic!("{late:?}")
+    };
+    assert_eq!(write.history.as_ref().unwrap().gave_up("machine"), Some(at(400)));
+    let told = edit(cut, |seen| seen.machine.as_mut().unwrap().told = true);
+    assert!(!matches!(now(&told, 400).acts[0], Act::Host(HostWrite { history: Some(_), .. })));
+}
+
 #[test]
 fn a_host_that_was_off_already_is_not_said_to_have_stayed_on() {
     let off = edit(fresh(), |seen| seen.host.as_mut().unwrap().powered_on = false);
