@@ -13,7 +13,7 @@
 //!   no health check says so, `HealthCheckSucceeded`, and one without owner is deleted; on a Node the out-of-service taint, or
 //!   its deletion and the labels of its successor.
 //! * Never: acts on a host that is not the machine's, but for taking its own key off it; removes anybody's mark of an
-//!   unhealthy host; takes a host for off that was not seen off after its request; writes anything while paused.
+//!   unhealthy host; takes a host for off that was not seen off after its request; writes anything for a request that is paused.
 //!
 //! A try: the finalizer, then key and record on the host in one write; the host is off; the node is fenced, in bounded
 //! time; the key goes; the host is on; the node is ready again. Whatever ends a request, the key goes, and the node is

@@ -555,7 +555,9 @@ fn host_patch(host: &BareMetalHost, uid: &str, machine: &str, write: &HostWrite)
         // What an older try was held by would hold a plain one, too.
         let held = if entry.plain { Value::Null } else { json!(value.to_string()) };
         annotations.insert(key_of(uid), held);
-        if entry.plain || entry.beside {
+        // One of another client is a reboot as well, and whose it is, only that client can tell by its value.
+        let is_anothers = host.annotation(names::metal3::REBOOT).is_some() && !has_plain(host, uid);
+        if (entry.plain || entry.beside) && !is_anothers {
             // Anybody may set that one: whose it is, it says itself.
             value["remediation"] = json!(uid);
             annotations.insert(names::metal3::REBOOT.to_owned(), json!(value.to_string()));
@@ -621,6 +623,27 @@ mod tests {
             assert_eq!(keys(false, false, anew), (true, false));
             assert_eq!(keys(false, true, anew), (true, true));
             assert_eq!(keys(true, false, anew), (false, true));
+        }
+    }
+
+    #[test]
+    fn the_plain_key_of_another_client_is_neither_overwritten_nor_removed() {
+        let plain = Entry { plain: true, ..Entry::begin("uid", "m", 0, at(0)) };
+        let history = History(vec![plain]);
+        let of = |value: &str, key: bool| {
+            let mut host = BareMetalHost::default();
+            let notes = [
+                (names::metal3::REBOOT.to_owned(), value.to_owned()),
+                (REMEDIATION_HISTORY.to_owned(), history.text()),
+            ];
+            host.metadata.annotations = Some(notes.into());
+            let write = HostWrite { key: Some(key), ..HostWrite::default() };
+            let patch = host_patch(&host, "uid", "machine", &write);
+            patch["metadata"]["annotations"].get(names::metal3::REBOOT).cloned()
+        };
+        for key in [true, false] {
+            assert_eq!(of("", key), None);
+            assert!(of(r#"{"remediation":"uid"}"#, key).is_some(), "our own");
         }
     }
 
