@@ -130,16 +130,20 @@ pub enum Step {
         cluster: String,
         /// The claim.
         claim: String,
+        /// Its uid.
+        uid: String,
         /// When that was created: nothing is given to it before, whatever our clock says.
         since: Timestamp,
         /// Version of the cluster.
         at: String,
     },
     /// Asks the API server whether the claim is still there, and otherwise marks the cluster that was just given to it:
-    /// without Hive's finalizer a claim goes unnoticed.
+    /// without Hive's finalizer a claim goes unnoticed, and one that was made again under its name gets nothing of it.
     Confirm {
         /// The claim.
         claim: String,
+        /// Its uid.
+        uid: String,
         /// The cluster.
         cluster: String,
         /// Version of the cluster.

@@ -14,12 +14,13 @@ use crate::platform::Platform;
 use crate::seen::{Observed, Part};
 
 /// Annotations that say something of one cluster. A pool whose clusters all were given back would make one after the other.
-const MARKS: [&str; 5] = [
+const MARKS: [&str; 6] = [
     names::hive::REMOVE_FROM_POOL,
     names::hive::REMOVE_CLAIMED_FROM_POOL,
     names::ferrite::CUSTOMIZATION_VERSION,
     names::ferrite::INSTALLED_NAME,
     names::ferrite::LEASE_UNVERIFIED,
+    names::ferrite::CLAIM_UID,
 ];
 
 /// How a cluster names its customization: as a stock CRD keeps it, and as the design has it.

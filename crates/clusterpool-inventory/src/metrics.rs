@@ -484,6 +484,7 @@ mod tests {
         let oldest = || of_pools(&registry, "_claims_oldest_seconds");
         let claim = |second: i64, served: bool| Claim {
             name: second.to_string(),
+            uid: String::new(),
             at: "1".to_owned(),
             created: Timestamp::from_second(second).unwrap(),
             deleting: false,
@@ -515,6 +516,7 @@ mod tests {
         let key = key_in("ns", "nowhere");
         let claim = Claim {
             name: "x".to_owned(),
+            uid: String::new(),
             at: "1".to_owned(),
             created: Timestamp::UNIX_EPOCH,
             deleting: false,

@@ -192,6 +192,8 @@ pub struct Cluster {
     pub pool_version: Option<String>,
     /// The claim that it is given to.
     pub claim: Option<String>,
+    /// The uid of that claim; none where nobody noted it.
+    pub claim_uid: Option<String>,
     /// When it was given to it, in whole seconds; none where nobody noted that.
     pub claimed: Option<Timestamp>,
     /// Whether its claim is gone and it may be deleted.
@@ -262,6 +264,8 @@ pub struct Lease {
 pub struct Claim {
     /// Its name.
     pub name: String,
+    /// Its uid.
+    pub uid: String,
     /// Its resourceVersion.
     pub at: String,
     /// When it was created.
@@ -324,10 +328,14 @@ impl Cluster {
         self.claim.is_none() && !self.deleting && !self.marked
     }
 
-    /// Whether it was given to this claim, and not to an earlier one of its name.
+    /// Whether it was given to this claim, and not to an earlier one of its name, whose user may still be in it. The times
+    /// tell that only where nobody noted the uid: they are whole seconds, of a clock that may have been ahead.
     pub fn was_given_to(&self, claim: &Claim) -> bool {
-        self.claim.as_ref() == Some(&claim.name)
-            && self.claimed.is_none_or(|given| given >= claim.created)
+        let is_same = match &self.claim_uid {
+            Some(uid) => *uid == claim.uid,
+            None => self.claimed.is_none_or(|given| given >= claim.created),
+        };
+        is_same && self.claim.as_ref() == Some(&claim.name)
     }
 
     /// Whether nobody has it and it is or will be of use.

@@ -25,11 +25,16 @@ fn moment() -> impl Strategy<Value = Timestamp> {
     (0..5i64).prop_map(|it| Timestamp::from_second(it * 100).unwrap())
 }
 
+/// Of a claim, or of the one that had its name before.
+fn uid() -> impl Strategy<Value = String> {
+    prop::sample::select(vec!["one", "two"]).prop_map(str::to_owned)
+}
+
 fn cluster() -> impl Strategy<Value = Cluster> {
     let names = (
         name("c"),
         prop::option::of(name("e")),
-        prop::option::of((name("k"), prop::option::of(moment()))),
+        prop::option::of((name("k"), prop::option::of(moment()), prop::option::of(uid()))),
         moment(),
     );
     let flags = prop::array::uniform9(any::<bool>());
@@ -42,7 +47,8 @@ fn cluster() -> impl Strategy<Value = Cluster> {
     (names, flags, words).prop_map(|((name, entry, given, created), flags, words)| {
         let [deleting, kept, others, marked, protected, unverified, installed, stuck, running] =
             flags;
-        let (claim, claimed) = given.map_or((None, None), |(claim, at)| (Some(claim), at));
+        let (claim, claimed, claim_uid) =
+            given.map_or((None, None, None), |(claim, at, uid)| (Some(claim), at, uid));
         Cluster {
             uid: format!("u-{name}"),
             at: format!("at-{name}"),
@@ -57,6 +63,7 @@ fn cluster() -> impl Strategy<Value = Cluster> {
             entry_version: words.1.map(str::to_owned),
             pool_version: words.0.map(str::to_owned),
             claim,
+            claim_uid,
             claimed,
             marked,
             protected,
@@ -130,10 +137,11 @@ fn entry() -> impl Strategy<Value = EntryState> {
 }
 
 fn claim() -> impl Strategy<Value = Claim> {
-    (name("k"), moment(), any::<bool>(), prop::option::of(name("c"))).prop_map(
-        |(name, created, deleting, cluster)| Claim {
+    (name("k"), uid(), moment(), any::<bool>(), prop::option::of(name("c"))).prop_map(
+        |(name, uid, created, deleting, cluster)| Claim {
             at: format!("at-{name}"),
             name,
+            uid,
             created,
             deleting,
             cluster,
@@ -261,6 +269,8 @@ proptest! {
                 let it = seen.clusters.iter().find(|it| it.name == *cluster).unwrap();
                 prop_assert!(claim.cluster.is_none());
                 prop_assert!(it.claim.is_none() || it.was_given_to(claim));
+                let is_its_own = it.claim_uid.as_ref().is_none_or(|uid| *uid == claim.uid);
+                prop_assert!(it.claim.is_none() || is_its_own);
             }
             // What a claim gets in this pass does not go in this pass.
             if let Step::Claim { cluster, .. } = step {

@@ -62,6 +62,9 @@ pub const LEASE_UNVERIFIED: &str = "ferrite.metal3.io/lease-unverified";
 /// Annotation on a `ClusterDeployment`: generation and uid of the customization that it was made from. Written and
 /// read by `clusterpool-inventory`.
 pub const CUSTOMIZATION_VERSION: &str = "ferrite.metal3.io/customization-version";
+/// Annotation on a `ClusterDeployment`: uid of the claim that it is given to. Written and read by `clusterpool-inventory`:
+/// a claim that is made again under its name is another user's.
+pub const CLAIM_UID: &str = "ferrite.metal3.io/claim-uid";
 /// Annotation on a `ClusterDeployment`: name in its install config, where a customization gave it another one than
 /// the object's. Written by `clusterpool-inventory`, read by people.
 pub const INSTALLED_NAME: &str = "ferrite.metal3.io/installed-name";

@@ -120,8 +120,14 @@ impl Plan<'_> {
 }
 
 fn claim_steps(cluster: &Cluster, claim: &Claim) -> [Step; 2] {
-    let (name, since, at) = (claim.name.clone(), claim.created, cluster.at.clone());
-    let confirm = Step::Confirm { claim: name.clone(), cluster: cluster.name.clone(), at };
-    let at = cluster.at.clone();
-    [Step::Claim { cluster: cluster.name.clone(), claim: name, since, at }, confirm]
+    let (uid, since, at) = (claim.uid.clone(), claim.created, cluster.at.clone());
+    let (claim, cluster) = (claim.name.clone(), cluster.name.clone());
+    let given = Step::Claim {
+        cluster: cluster.clone(),
+        claim: claim.clone(),
+        uid: uid.clone(),
+        since,
+        at: at.clone(),
+    };
+    [given, Step::Confirm { claim, uid, cluster, at }]
 }

@@ -130,6 +130,7 @@ pub(super) fn cluster(
         entry_version: noted(names::ferrite::CUSTOMIZATION_VERSION),
         pool_version: noted(names::hive::POOL_SPEC_HASH),
         claim: reference.and_then(|it| it.claim_name.clone()).filter(|it| !it.is_empty()),
+        claim_uid: noted(names::ferrite::CLAIM_UID),
         claimed: reference.and_then(|it| it.claimed_timestamp.as_ref()).map(|it| it.0),
         marked: marks.into_iter().any(is_yes),
         protected: is_yes(names::hive::PROTECTED_DELETE),
@@ -194,6 +195,7 @@ pub(super) fn claim(it: &ClusterClaim) -> Claim {
     let conditions = it.status.as_ref().map(|it| it.conditions.as_slice()).unwrap_or_default();
     Claim {
         name: it.name_any(),
+        uid: it.uid().unwrap_or_default(),
         at: it.resource_version().unwrap_or_default(),
         created: created(it),
         deleting: it.metadata.deletion_timestamp.is_some(),
@@ -262,16 +264,21 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_says_when_it_was_claimed_where_somebody_noted_that() {
-        let of = |at: Option<&str>| {
+    fn a_cluster_says_when_and_to_which_claim_it_was_given_where_somebody_noted_that() {
+        let of = |at: Option<&str>, uid: Option<&str>| {
             let reference = json!({ "claimName": "x", "claimedTimestamp": at });
-            let it =
-                json!({ "metadata": { "name": "c" }, "spec": { "clusterPoolRef": reference } });
+            let annotations = uid.map(|it| json!({ names::ferrite::CLAIM_UID: it }));
+            let it = json!({
+                "metadata": { "name": "c", "annotations": annotations },
+                "spec": { "clusterPoolRef": reference },
+            });
             let it: ClusterDeployment = serde_json::from_value(it).unwrap();
-            cluster(&it, &Pool::default(), None, Timestamp::UNIX_EPOCH).0.claimed
+            let seen = cluster(&it, &Pool::default(), None, Timestamp::UNIX_EPOCH).0;
+            (seen.claimed, seen.claim_uid)
         };
-        assert_eq!(of(Some("1970-01-01T00:00:05Z")), Timestamp::from_second(5).ok());
-        assert_eq!(of(None), None);
+        let noted = of(Some("1970-01-01T00:00:05Z"), Some("one"));
+        assert_eq!(noted, (Timestamp::from_second(5).ok(), Some("one".to_owned())));
+        assert_eq!(of(None, None), (None, None));
     }
 
     #[test]

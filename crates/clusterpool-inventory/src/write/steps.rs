@@ -42,13 +42,13 @@ impl Piece<'_> {
                 self.patch_claim(claim, json!({ "namespace": null }), at).await
             }
             Step::Tell { claim, pending, at } => self.tell(claim, *pending, at).await,
-            Step::Claim { cluster, claim, since, at } => {
-                let given = Time(given_at(Timestamp::now(), *since));
-                let reference = json!({ "claimName": claim, "claimedTimestamp": given });
-                let spec = json!({ "clusterPoolRef": reference, "powerState": "Running" });
-                self.patch_cluster(cluster, json!({ "spec": spec }), at).await
+            Step::Claim { cluster, claim, uid, since, at } => {
+                let given = given_at(Timestamp::now(), *since);
+                self.patch_cluster(cluster, given_to((claim, uid), given), at).await
             }
-            Step::Confirm { claim, cluster, at } => self.confirm(claim, cluster, at).await,
+            Step::Confirm { claim, uid, cluster, at } => {
+                self.confirm((claim, uid), cluster, at).await
+            }
             Step::Power { cluster, run, at } => {
                 let state = if *run { "Running" } else { "Hibernating" };
                 let spec = json!({ "spec": { "powerState": state } });
@@ -133,9 +133,14 @@ impl Piece<'_> {
 
     /// Marks a cluster whose claim went while it was given to it: Hive marks what is of a claim with its finalizer only, and
     /// sees no cluster of a claim before that names it.
-    async fn confirm(&mut self, claim: &str, cluster: &str, at: &str) -> Result<(), Stop> {
+    async fn confirm(
+        &mut self,
+        (claim, uid): (&str, &str),
+        cluster: &str,
+        at: &str,
+    ) -> Result<(), Stop> {
         let live = found("get a claim", self.claim_api().get_metadata(claim)).await?;
-        if live.is_some_and(|it| it.metadata.deletion_timestamp.is_none()) {
+        if live.is_some_and(|it| is_still_there(&it.metadata, uid)) {
             return Ok(());
         }
         let annotations = json!({ names::hive::REMOVE_FROM_POOL: "true" });
@@ -239,6 +244,21 @@ fn given_at(now: Timestamp, created: Timestamp) -> Timestamp {
     whole(now).max(created)
 }
 
+/// The change that gives a cluster to a claim. One write carries the uid as well: without it a claim that is made again under
+/// this name may get the cluster, which the first one's user may still use.
+fn given_to((claim, uid): (&str, &str), given: Timestamp) -> Value {
+    let reference = json!({ "claimName": claim, "claimedTimestamp": Time(given) });
+    json!({
+        "metadata": { "annotations": { names::ferrite::CLAIM_UID: uid } },
+        "spec": { "clusterPoolRef": reference, "powerState": "Running" },
+    })
+}
+
+/// Whether this is the object of this uid, and nobody asked for its deletion.
+fn is_still_there(live: &ObjectMeta, uid: &str) -> bool {
+    live.deletion_timestamp.is_none() && live.uid.as_deref() == Some(uid)
+}
+
 /// Whether an object is at the version that was decided on.
 pub(super) fn is_at(metadata: &ObjectMeta, version: &str) -> bool {
     metadata.resource_version.as_deref() == Some(version)
@@ -260,5 +280,20 @@ mod tests {
         assert_eq!(given_at(at(7_100), at(5_000)), at(7_000));
         // A clock that is behind.
         assert_eq!(given_at(at(4_990), at(5_000)), at(5_000));
+    }
+
+    #[test]
+    fn a_cluster_is_given_with_the_uid_of_its_claim_in_the_same_write() {
+        let change = given_to(("x", "one"), Timestamp::UNIX_EPOCH);
+        assert_eq!(change["metadata"]["annotations"][names::ferrite::CLAIM_UID], "one");
+        assert_eq!(change["spec"]["clusterPoolRef"]["claimName"], "x");
+    }
+
+    #[test]
+    fn a_claim_that_was_made_again_is_not_the_one_that_got_the_cluster() {
+        let mut live = ObjectMeta { uid: Some("one".to_owned()), ..ObjectMeta::default() };
+        assert!(is_still_there(&live, "one") && !is_still_there(&live, "two"));
+        live.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+        assert!(!is_still_there(&live, "one"));
     }
 }

@@ -59,21 +59,44 @@ fn a_claim_that_comes_again_under_its_name_does_not_get_what_the_one_before_gave
     assert_eq!(reasons(&seen), [Reason::NoClusters]);
 }
 
+/// The cluster that a claim gets.
+fn given(seen: &Observed) -> Option<String> {
+    let work = decided(seen).work;
+    work.into_iter().flat_map(|it| it.steps).find_map(|it| match it {
+        Step::Assign { cluster, .. } => Some(cluster),
+        _ => None,
+    })
+}
+
+/// Made again within a second, or while the clock that noted the time was ahead, it is younger than the gift all the same.
+#[test]
+fn a_claim_gets_no_cluster_of_the_claim_that_had_its_name_before() {
+    let mut seen = full(1, &["a", "b"]);
+    seen.clusters[0].claim = Some("x".to_owned());
+    seen.clusters[0].claim_uid = Some("uid-first".to_owned());
+    seen.clusters[0].claimed = Some(at(300));
+    for second in [300, 6] {
+        seen.claims = vec![claim("x", second)];
+        assert_eq!(given(&seen).as_deref(), Some("cb"), "{second}");
+        let told = condition(&seen, "CapacityAvailable").message;
+        assert!(told.ends_with("have another cluster: ca"), "{told}");
+    }
+    // Its own it gets, whatever the times say.
+    seen.clusters[0].claim_uid = Some("uid-x".to_owned());
+    for second in [6, 301] {
+        seen.claims = vec![claim("x", second)];
+        assert_eq!(given(&seen).as_deref(), Some("ca"), "{second}");
+    }
+}
+
 #[test]
 fn a_claim_gets_no_cluster_that_was_claimed_before_the_claim_was_made() {
     let mut seen = full(1, &["a", "b"]);
     seen.clusters[0].claim = Some("x".to_owned());
     seen.clusters[0].claimed = Some(at(5));
     seen.claims.push(claim("x", 6));
-    let given = |seen: &Observed| {
-        let work = decided(seen).work;
-        work.into_iter().flat_map(|it| it.steps).find_map(|it| match it {
-            Step::Assign { cluster, .. } => Some(cluster),
-            _ => None,
-        })
-    };
     assert_eq!(given(&seen).as_deref(), Some("cb"));
-    // Both times are whole seconds: it may be this one's.
+    // Both times are whole seconds, and nobody noted the uid: it may be this one's.
     seen.claims[0].created = at(5);
     assert_eq!(given(&seen).as_deref(), Some("ca"));
     // What the claim says that it has it keeps, also where a backup brought it back as a new one.

@@ -77,6 +77,7 @@ pub(crate) fn cluster(name: &str, entry: Option<&str>, second: i64) -> Cluster {
         entry_version: entry.map(|_| "1-u".to_owned()),
         pool_version: Some("v".to_owned()),
         claim: None,
+        claim_uid: None,
         claimed: None,
         marked: false,
         protected: false,
@@ -112,6 +113,7 @@ pub(crate) fn full(size: usize, entries: &[&str]) -> Observed {
 pub(crate) fn claim(name: &str, second: i64) -> Claim {
     Claim {
         name: name.to_owned(),
+        uid: format!("uid-{name}"),
         at: "3".to_owned(),
         created: at(second),
         deleting: false,

@@ -226,6 +226,7 @@ impl Land {
                 entry_version: Some(version(self.entry_of(number), it.version)),
                 pool_version: Some("v".to_owned()),
                 claim: None,
+                claim_uid: None,
                 claimed: None,
                 marked: false,
                 protected: false,
