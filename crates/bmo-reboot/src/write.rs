@@ -120,11 +120,11 @@ async fn write_both(
             // Webhooks judge annotations, and no status. The machine must not stay off because its request cannot be removed, nor
             // must somebody who holds it wait for that. A removal of which nobody knows insists on the version of the status write,
             // too: only one of the two is made.
-            Err(error) if is_kept(&error) && only_answers(&host, annotations) => {
+            Err(error) if error.may_last() && only_answers(&host, annotations) => {
                 status.answered = Some(host.requests.plain());
             }
             Err(error) => {
-                if is_kept(&error) && takes_over(annotations) {
+                if error.may_last() && takes_over(annotations) {
                     tell_refused(context, api, &host).await?;
                 }
                 return Err(error);
@@ -143,11 +143,6 @@ async fn write_both(
         host = written;
     }
     Ok(host)
-}
-
-/// Whether a write of metadata failed so that it may fail for long: one is refused, or a webhook is asked and does not answer.
-fn is_kept(error: &Error) -> bool {
-    error.is_refusal() || matches!(error, Error::Silent(_))
 }
 
 fn takes_over(annotations: &BTreeMap<String, Option<String>>) -> bool {

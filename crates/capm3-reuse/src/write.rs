@@ -62,12 +62,18 @@ pub async fn write(
             if matches!(error, Error::Superseded) {
                 context.metrics.superseded();
             }
-            if error.is_refusal() && !matches!(write, Write::Report(_) | Write::NameNode(_)) {
+            if is_told(&error, write) {
                 pass.tell_refusal(&error).await;
             }
             Err(error)
         }
     }
+}
+
+/// Whether the machine says why this write of it failed. A single one without an answer is told as well: the next write that
+/// is made takes that back, and until then no other host is sought.
+fn is_told(error: &Error, write: &Write) -> bool {
+    error.may_last() && !matches!(write, Write::Report(_) | Write::NameNode(_))
 }
 
 /// One write of a pass.
@@ -485,6 +491,23 @@ mod tests {
     use crate::context::tests::{no_caches, nowhere};
     use crate::decide::tests::host;
     use crate::model::LeftSeen;
+
+    #[test]
+    fn a_webhook_that_hangs_is_told_like_a_refusal() {
+        let forget = Write::Forget;
+        let failed = |code: u16| {
+            let status = kube::core::Status::failure("why", "").with_code(code);
+            Error::Api {
+                what: "patch a machine",
+                source: Box::new(kube::Error::Api(status.boxed())),
+            }
+        };
+        assert!(is_told(&Error::Silent("patch a machine"), &forget));
+        assert!(is_told(&failed(403), &forget) && !is_told(&failed(500), &forget));
+        // What could not be told is not told in the same way.
+        let report = Write::Report(Value::Null);
+        assert!(!is_told(&Error::Silent("patch a status"), &report));
+    }
 
     #[tokio::test]
     async fn a_pass_that_stood_still_for_longer_than_it_may_take_writes_nothing() {

@@ -95,6 +95,8 @@ pub struct Efforts {
     /// The first refusal since a pass without one. Later answers may differ in names and numbers, and each change of the
     /// status would cause another attempt.
     pub refused: Option<String>,
+    /// Whether nobody answered a write of the last pass.
+    pub unanswered: bool,
     /// When the parts of clusters that Hive does not begin to install were made again.
     pub tended: BTreeMap<String, Timestamp>,
 }

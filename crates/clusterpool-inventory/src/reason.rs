@@ -216,7 +216,7 @@ reasons! {
             "Wait, unless the event Refused shows why the namespaces cannot be deleted.",
             on: [DELETION];
         Refused: Kind::Waits,
-            "The API server or a webhook refuses a write, or the patches do not fit the cluster's own name, or another owner has a cluster of that name.",
+            "The API server or a webhook refuses a write, or does not answer twice in a row. Or the patches do not fit the cluster's own name, or another owner has a cluster of that name.",
             "Allow or correct what the message names: a quota, a permission, a webhook, the patches.",
             on: [EVENT, CAPACITY, FAILURE],
             more: "If the message says that the cluster gets another name, nothing is to be done. The controller retries at least every five minutes, and writes one event an hour.";

@@ -109,9 +109,7 @@ pub async fn all(
         wait.filter(|_| !write.goes_on).map(Next::After)
     };
     outcome.version = worked.pool;
-    let refused = worked.failure.as_ref().filter(|it| look.pool.is_some() && is_refused(it));
-    let first = memory.efforts.refused.take();
-    memory.efforts.refused = refused.map(|it| first.unwrap_or_else(|| it.to_string()));
+    let refused = memory.efforts.ended(worked.failure.as_ref().filter(|_| look.pool.is_some()));
     outcome.events.extend(refused.map(text::refused));
     outcome.failed = worked.failure.or(worked.superseded.then_some(Error::Superseded));
     Ok(outcome)
@@ -131,12 +129,6 @@ fn status_rests(write: &Write, memory: &mut Memory, now: Instant) -> Option<Dura
         _ => STATUS_WAITS,
     };
     wait.checked_sub(age).filter(|left| !left.is_zero())
-}
-
-/// Whether the API server or a webhook does not want it (by a rule, a quota, a lack of rights, or because the webhook does
-/// not answer), or nothing can come of it as it is.
-fn is_refused(error: &Error) -> bool {
-    error.is_refusal() || matches!(error, Error::Other(..))
 }
 
 /// The writes of one pass.
@@ -384,6 +376,23 @@ impl Pass<'_> {
 }
 
 impl Efforts {
+    /// Whether the API server or a webhook does not want it (by a rule, a quota, a lack of rights, or because the webhook does
+    /// not answer), or nothing can come of it as it is. A single write without an answer proves nothing, as the API server may be
+    /// slow for a moment. A webhook that hangs is silent in the next pass as well.
+    fn is_refused(&self, error: &Error) -> bool {
+        let before = self.unanswered || self.refused.is_some();
+        error.is_refusal() || matches!(error, Error::Other(..)) || before && error.may_last()
+    }
+
+    /// Takes notice of why a pass failed, if it did. Gives that if it is a refusal.
+    fn ended<'e>(&mut self, failure: Option<&'e Error>) -> Option<&'e Error> {
+        let refused = failure.filter(|it| self.is_refused(it));
+        let first = self.refused.take();
+        self.refused = refused.map(|it| first.unwrap_or_else(|| it.to_string()));
+        self.unanswered = matches!(failure, Some(Error::Silent(_)));
+        refused
+    }
+
     /// Takes notice of a piece of work that ended, and why it did not come to its end. A name that cannot be had is not tried
     /// for ever, and what is refused is told on the entry.
     fn note(&mut self, work: &Work, stopped: Option<&Stop>, now: Timestamp) {
@@ -398,7 +407,7 @@ impl Efforts {
                 return;
             }
             Some(Stop::NameLost(_)) => drop(self.taken.insert(cluster.to_owned())),
-            Some(Stop::Failed(error)) if is_refused(error) => {
+            Some(Stop::Failed(error)) if self.is_refused(error) => {
                 if let Some(Version { name, version }) = entry.cloned() {
                     self.turned_down.insert(name, Refusal { version, why: error.to_string() });
                 }
@@ -495,13 +504,31 @@ mod tests {
         let of = |code: u16, message: &str| {
             let status = kube::core::Status::failure(message, "").with_code(code);
             let source = Box::new(kube::Error::Api(Box::new(status)));
-            is_refused(&Error::Api { what: "make a namespace", source })
+            Efforts::default().is_refused(&Error::Api { what: "make a namespace", source })
         };
         assert!([400, 403, 422].into_iter().all(|code| of(code, "no")));
         assert!(of(500, "Internal error occurred: failed calling webhook \"a.b\": refused"));
         assert!(![404, 409, 429, 500, 503, 504].into_iter().any(|code| of(code, "busy")));
         let told = [text::name_taken("a"), text::not_patched("a", &patch::Refusal::TooLarge)];
-        let is_told = |it: String| matches!(Stop::refused(it), Stop::Failed(it) if is_refused(&it));
+        let is_told = |it: String| matches!(Stop::refused(it), Stop::Failed(it) if Efforts::default().is_refused(&it));
         assert!(told.into_iter().all(is_told));
+    }
+
+    /// By default it has as long as we wait for the API server, and nobody says that it was a webhook.
+    #[test]
+    fn a_webhook_that_hangs_is_told_from_the_second_pass_on() {
+        let version = Version { name: "e".to_owned(), version: "1-u".to_owned() };
+        let create = Step::Create { cluster: "c".to_owned(), entry: Some(version), run: None };
+        let work = Work { reason: Reason::Added, steps: vec![create] };
+        let silent = || Error::Silent("create a cluster");
+        let mut efforts = Efforts::default();
+        for is_told in [false, true, true] {
+            efforts.note(&work, Some(&Stop::Failed(silent())), Timestamp::UNIX_EPOCH);
+            assert_eq!(efforts.turned_down.contains_key("e"), is_told);
+            assert_eq!(efforts.ended(Some(&silent())).is_some(), is_told);
+            assert_eq!(efforts.refused.is_some(), is_told);
+        }
+        efforts.note(&work, None, Timestamp::UNIX_EPOCH);
+        assert!(efforts.ended(None).is_none() && efforts == Efforts::default());
     }
 }

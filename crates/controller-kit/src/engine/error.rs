@@ -29,6 +29,12 @@ impl Error {
         matches!(self, Self::Api { source, .. } if api_error::is_refusal(source))
     }
 
+    /// Whether the same write may fail for long: it is refused, or a webhook is asked and does not answer. By default that has as
+    /// long as we wait, and our time begins first, so that nobody says that it was a webhook.
+    pub fn may_last(&self) -> bool {
+        self.is_refusal() || matches!(self, Self::Silent(_))
+    }
+
     /// How it is retried.
     pub fn retry(&self) -> Retry {
         match self {
@@ -134,6 +140,18 @@ mod tests {
             let request = async { Err::<(), _>(kube::Error::Api(status.boxed())) };
             let error = asked("write", request).await.unwrap_err();
             assert_eq!(matches!(error, Error::Superseded), is_superseded, "{reason}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_write_may_fail_for_long_if_it_is_refused_or_nobody_answers() {
+        let silence = std::future::pending::<kube::Result<()>>();
+        let error = asked_within(Duration::ZERO, "write", silence).await.unwrap_err();
+        assert!(error.may_last() && !error.is_refusal(), "{error}");
+        for (code, lasts) in [(403, true), (500, false)] {
+            let status = Status::failure("no", "").with_code(code);
+            let request = async { Err::<(), _>(kube::Error::Api(status.boxed())) };
+            assert_eq!(asked("write", request).await.unwrap_err().may_last(), lasts, "{code}");
         }
     }
 }
