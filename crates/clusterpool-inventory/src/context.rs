@@ -1,13 +1,12 @@
 //! The state that all passes share: caches, index, policy and metrics.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use api_types::capi::is_watched;
 use api_types::hive::{
     ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool,
 };
-use api_types::time::until;
 use controller_kit::Kit;
 use controller_kit::cache::Cache;
 use controller_kit::engine::{Class, Lookout, Shared};
@@ -17,13 +16,10 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::index::Index;
 use crate::metrics::Metrics;
-use crate::model::{Key, Object};
+use crate::model::{CONTESTED, Key, Memory, Object};
 use crate::seen::Listed;
 use crate::settings::{Policy, Pools};
 use crate::text;
-
-/// A pool that Hive's controller wrote to within this time is left to it.
-pub const CONTESTED: Duration = Duration::from_secs(300);
 
 /// The state that all passes share.
 pub struct Context {
@@ -111,9 +107,8 @@ impl Context {
     }
 
     /// Why Hive's controller counts as working on the pool, and for how long that will be so.
-    pub fn rival(&self, since: Option<Timestamp>, now: Timestamp) -> Option<(String, Duration)> {
-        let since = since.filter(|it| *it >= self.started)?;
-        let left = CONTESTED.checked_sub(until(since, now)).filter(|it| !it.is_zero())?;
+    pub fn rival(&self, memory: &mut Memory, now: Timestamp) -> Option<(String, Duration)> {
+        let (since, left) = memory.contest(self.started, now, Instant::now())?;
         Some((text::contested(since, CONTESTED), left))
     }
 }

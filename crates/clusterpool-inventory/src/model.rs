@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use api_types::hive::ClusterPool;
 use api_types::names;
+use api_types::time::until;
 use controller_kit::engine::Echoes;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
@@ -23,6 +24,8 @@ const LOOK_COUNTS: Duration = Duration::from_secs(5);
 /// For how long a live look at the pool counts: one with many entries takes the API server longer to read than a lease to
 /// write.
 const LIVE_COUNTS: Duration = Duration::from_secs(1);
+/// A pool that Hive's controller wrote to within this time is left to it.
+pub const CONTESTED: Duration = Duration::from_secs(300);
 
 /// The observation of a pass.
 #[derive(Debug)]
@@ -55,7 +58,7 @@ pub struct Look {
 /// The write of a pass: work and status, which do not depend on each other.
 pub type Write = Decision;
 
-/// The memory of a pool between two passes. A process can lose all of it: it only saves requests.
+/// The memory of a pool between two passes. A process can lose all of it: it only saves requests, and trust in clocks.
 #[derive(Debug, Default, PartialEq)]
 pub struct Memory {
     /// The last live read of the pool and of the objects that it refers to.
@@ -64,6 +67,8 @@ pub struct Memory {
     pub materials: Arc<Materials>,
     /// The last live read of the pool alone, and its time.
     pub live: Option<(Instant, LivePool)>,
+    /// The last write of Hive's own controller that a live read has shown, if one has, and until when the pool is left to it.
+    pub contest: Option<(Option<Timestamp>, Instant)>,
     /// Facts that the caches do not show a second time.
     pub learned: Learned,
     /// Attempts for its clusters that did not succeed yet.
@@ -201,9 +206,28 @@ impl Efforts {
 }
 
 impl Memory {
-    /// When Hive's own controller last wrote to the pool, as far as is known.
-    pub fn rival(&self) -> Option<Timestamp> {
-        self.live.as_ref()?.1.rival
+    /// When Hive's own controller last wrote to the pool, and for how long the pool is still left to it. A write counts from the
+    /// moment at which it is seen: the API server stamps it, and for a pod whose clock is minutes ahead of that it would be long
+    /// over. Only the first one that is seen may be older than the process, and there the clocks have to do.
+    pub fn contest(
+        &mut self,
+        started: Timestamp,
+        now: Timestamp,
+        at: Instant,
+    ) -> Option<(Timestamp, Duration)> {
+        let stamp = self.live.as_ref()?.1.rival;
+        let known = self.contest;
+        if known.is_none_or(|(newest, _)| stamp > newest) {
+            let age = match stamp {
+                _ if known.is_some() => Duration::ZERO,
+                Some(stamp) if stamp >= started => until(stamp, now),
+                _ => CONTESTED,
+            };
+            self.contest = Some((stamp, at + CONTESTED.saturating_sub(age)));
+        }
+        let (stamp, end) = self.contest?;
+        let left = end.saturating_duration_since(at);
+        stamp.filter(|_| !left.is_zero()).map(|it| (it, left))
     }
 
     /// The last live read of the pool, if it is recent enough to rely on.
@@ -241,6 +265,34 @@ mod tests {
         pool.metadata.generation = Some(1);
         looked.when = Instant::now().checked_sub(LOOK_COUNTS).unwrap();
         assert_eq!(looked.left(&pool), None);
+    }
+
+    #[test]
+    fn a_write_of_hives_controller_counts_from_when_it_is_seen_whatever_the_clock_says() {
+        let (start, second) = (Instant::now(), |it| Timestamp::from_second(it).unwrap());
+        let left = |memory: &mut Memory, stamp: Option<i64>, now: i64, passed: u64| {
+            let live = LivePool { rival: stamp.map(second), ..LivePool::default() };
+            memory.live = Some((start, live));
+            let at = start + Duration::from_secs(passed);
+            memory.contest(second(600), second(now), at).map(|(_, left)| left.as_secs())
+        };
+        // Ten minutes ahead of the API server.
+        for before in [None, Some(5)] {
+            let memory = &mut Memory::default();
+            assert_eq!(left(memory, before, 610, 10), None);
+            assert_eq!(left(memory, Some(20), 620, 20), Some(300));
+            assert_eq!(left(memory, Some(20), 740, 140), Some(180));
+            assert_eq!(left(memory, Some(20), 920, 320), None);
+            assert_eq!(left(memory, Some(330), 930, 330), Some(300));
+        }
+        // Behind it, or set back.
+        let memory = &mut Memory::default();
+        assert_eq!(left(memory, Some(900), 600, 0), Some(300));
+        assert_eq!(left(memory, Some(900), 600, 300), None);
+        // What is seen first may be of long ago, or of before the process.
+        assert_eq!(left(&mut Memory::default(), Some(700), 760, 160), Some(240));
+        assert_eq!(left(&mut Memory::default(), Some(700), 1_000, 400), None);
+        assert_eq!(left(&mut Memory::default(), Some(599), 601, 1), None);
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub async fn pool(
         None
     };
     let now = Timestamp::now();
-    let rival = context.rival(memory.rival(), now);
+    let rival = context.rival(memory, now);
     let materials = memory.materials.clone();
     let (policy, efforts) = (&context.policy, &memory.efforts);
     let note = rival.as_ref().map(|(note, _)| note.clone());

@@ -27,7 +27,7 @@ use crate::access::Change;
 use crate::context::Context;
 use crate::decision::{Step, Version, Work};
 use crate::index::key_in;
-use crate::model::{Efforts, Key, LivePool, Look, Memory, Object, Wish, Write};
+use crate::model::{Efforts, Key, Look, Memory, Object, Wish, Write};
 use crate::observe::live_pool;
 use crate::reason::Reason;
 use crate::seen::Refusal;
@@ -56,8 +56,8 @@ pub async fn all(
 ) -> Result<Outcome, Error> {
     let pass = Pass { context, key, look };
     if !write.work.is_empty() {
-        let live = pass.last_look(memory).await?;
-        if context.rival(live.rival, Timestamp::now()).is_some() {
+        pass.last_look(memory).await?;
+        if context.rival(memory, Timestamp::now()).is_some() {
             return Ok(Outcome { next: Some(Next::Now), ..Outcome::default() });
         }
     }
@@ -230,18 +230,15 @@ impl Worked {
 
 impl Pass<'_> {
     /// Before anything is written: the pool is the one that was decided about.
-    async fn last_look(&self, memory: &mut Memory) -> Result<LivePool, Error> {
+    async fn last_look(&self, memory: &mut Memory) -> Result<(), Error> {
         let pool = self.look.pool.as_deref();
-        let known = memory.told_just_now().filter(|it| it.is_as_seen(pool)).cloned();
-        let live = match known {
-            Some(live) => live,
-            None => live_pool(self.client(), self.key, memory).await?,
-        };
-        if !live.is_as_seen(pool) {
-            self.context.metrics.superseded();
-            return Err(Error::Superseded);
+        if memory.told_just_now().is_some_and(|it| it.is_as_seen(pool))
+            || live_pool(self.client(), self.key, memory).await?.is_as_seen(pool)
+        {
+            return Ok(());
         }
-        Ok(live)
+        self.context.metrics.superseded();
+        Err(Error::Superseded)
     }
 
     /// Carries out all pieces, so many at a time, the next as soon as one is done.
