@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api_types::ContractVersion;
 use clap::{Args, Parser};
-use controller_kit::check::{Check, Row};
+use controller_kit::check::Check;
 use controller_kit::config::{Command, Settings, defaults, reads, span, switch};
 use controller_kit::crd::{Field, Needed};
 use controller_kit::run::Needs;
@@ -73,10 +73,8 @@ impl Default for Policy {
 
 /// What the controller needs from outside, and what nobody does for it with a watch filter.
 pub fn needs(watch_filter: Option<&str>, policy: &Policy) -> Needs {
-    let undone = watch_filter.map(|filter| -> Check {
-        let result = Ok(text::left_to_others(filter));
-        let row = Row { subject: "watch filter".to_owned(), result };
-        Box::new(|_| Box::pin(async { vec![row] }))
+    let undone = watch_filter.map(|filter| {
+        Check::of_others("watch filter", std::future::ready(Ok(text::left_to_others(filter))))
     });
     let checks = undone.into_iter().collect();
     let switches = policy.scale_to_hosts.then_some(SCALE_VALUES).into_iter().collect();
@@ -130,9 +128,12 @@ mod tests {
         assert!(needs(None, &policy).checks.is_empty());
         let nobody = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let client = kube::Client::try_from(nobody).unwrap();
-        let check = needs(Some("ours"), &policy).checks.pop().unwrap();
-        let told: Vec<_> = check(client).await.into_iter().map(|it| it.result).collect();
-        assert!(matches!(&told[..], [Ok(text)] if text.contains("ours")), "{told:?}");
+        let (cli, mut mistakes) = parse_words::<Cli>([NAME]).unwrap();
+        let config = cli.common.check(NAME, &mut mistakes);
+        let own = needs(Some("ours"), &policy).checks;
+        let rows = controller_kit::check::run(&client, &config, &[], ("", &[]), own).await;
+        let told = rows.last().map(|it| &it.result);
+        assert!(matches!(told, Some(Ok(text)) if text.contains("ours")), "{rows:?}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What has to be there before the controller works, which `check` tells.
 
-use controller_kit::check::{Check, Row};
+use controller_kit::check::Check;
 use controller_kit::run::Needs;
 use kube::Client;
 use kube::api::Api;
@@ -11,7 +11,7 @@ use crate::{settings, text};
 
 /// What the controller needs from outside.
 pub fn needs() -> Needs {
-    let switched_off: Check = Box::new(|client| Box::pin(hives_controller(client)));
+    let switched_off = Check::of_api_server(text::HIVES_CONTROLLER, hives_controller);
     Needs {
         fields: settings::needed(),
         rules: settings::RULES,
@@ -22,17 +22,16 @@ pub fn needs() -> Needs {
 
 /// Whether Hive's own controller of pools is switched off: two must not run together, and the process itself only sees that
 /// once the other one writes.
-async fn hives_controller(client: Client) -> Vec<Row> {
+async fn hives_controller(client: Client) -> Result<String, String> {
     let kind = GroupVersionKind::gvk("hive.openshift.io", "v1", "HiveConfig");
     let api: Api<DynamicObject> =
         Api::all_with(client, &ApiResource::from_gvk_with_plural(&kind, "hiveconfigs"));
-    let result = match api.get("hive").await {
+    match api.get("hive").await {
         Ok(found) => hives_switch(Some(&found.data)),
         // Without Hive's operator the kind is not served either.
         Err(kube::Error::Api(status)) if status.code == 404 => hives_switch(None),
         Err(error) => Err(text::hive_config_unread(&error.to_string())),
-    };
-    vec![Row { subject: text::HIVES_CONTROLLER.to_owned(), result }]
+    }
 }
 
 /// What a `HiveConfig` says of that controller.

@@ -64,10 +64,56 @@ impl Rule {
     }
 }
 
-/// A check of the controller's own.
-pub type Check = Box<dyn FnOnce(Client) -> Pin<Box<dyn Future<Output = Vec<Row>> + Send>> + Send>;
+/// A check of the controller's own, which makes one row.
+pub struct Check {
+    subject: String,
+    asks: Asks,
+}
+
+/// The result of a check, as in a row.
+type Finding = Pin<Box<dyn Future<Output = Result<String, String>> + Send>>;
+
+/// The neighbour that a check asks.
+enum Asks {
+    ApiServer(Box<dyn FnOnce(Client) -> Finding + Send>),
+    Others(Finding),
+}
+
+impl Check {
+    /// One that asks the API server. It is left out where that does not answer.
+    pub fn of_api_server<F>(subject: &str, ask: impl FnOnce(Client) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = Result<String, String>> + Send + 'static,
+    {
+        let asks = Asks::ApiServer(Box::new(|client| Box::pin(ask(client))));
+        Self { subject: subject.to_owned(), asks }
+    }
+
+    /// One that asks another neighbour, or nobody.
+    pub fn of_others(
+        subject: &str,
+        found: impl Future<Output = Result<String, String>> + Send + 'static,
+    ) -> Self {
+        Self { subject: subject.to_owned(), asks: Asks::Others(Box::pin(found)) }
+    }
+
+    /// Its row, with the client if the API server answers.
+    async fn row(self, client: Option<&Client>, patience: Duration) -> Row {
+        let found: Finding = match (self.asks, client) {
+            (Asks::ApiServer(ask), Some(client)) => ask(client.clone()),
+            (Asks::ApiServer(_), None) => Box::pin(std::future::ready(Err(UNCHECKED.to_owned()))),
+            (Asks::Others(found), _) => found,
+        };
+        let result = tokio::time::timeout(patience, found).await;
+        Row { subject: self.subject, result: result.unwrap_or_else(|_| Err(silence(patience))) }
+    }
+}
 
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a check of the controller's own may take: longer than two requests to Ironic by default, whose errors say more.
+const OWN_PATIENCE: Duration = Duration::from_secs(90);
+/// The result of a check that was left out.
+const UNCHECKED: &str = "not checked: the API server does not answer";
 
 /// Does all checks. After an API server that does not answer the rest would only repeat it.
 pub async fn run(
@@ -82,7 +128,8 @@ pub async fn run(
         Err(why) => Err(format!("{why}; check the kubeconfig, the network and the certificate")),
     };
     let mut rows = vec![Row { subject: "API server".to_owned(), result }];
-    if rows[0].result.is_ok() {
+    let answers = rows[0].result.is_ok();
+    if answers {
         rows.extend(permitted(client, config, rules).await);
         let found = match within(crd::check(client, needed, config.controller)).await {
             Ok((unmet, without)) if unmet.is_empty() && without.is_empty() => {
@@ -96,7 +143,7 @@ pub async fn run(
         rows.extend(found.into_iter().map(|result| Row { subject: "CRDs".to_owned(), result }));
     }
     for check in own {
-        rows.extend(check(client.clone()).await);
+        rows.push(check.row(answers.then_some(client), OWN_PATIENCE).await);
     }
     rows
 }
@@ -194,8 +241,12 @@ async fn allowed(
 async fn within<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, String> {
     match tokio::time::timeout(PATIENCE, request).await {
         Ok(answer) => answer.map_err(|error| api_error::explain(&error)),
-        Err(_) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
+        Err(_) => Err(silence(PATIENCE)),
     }
+}
+
+fn silence(patience: Duration) -> String {
+    format!("no answer within {} s", patience.as_secs())
 }
 
 /// The table as text.
@@ -223,4 +274,43 @@ pub fn json(controller: &str, rows: &[Row]) -> Value {
         "ok": rows.iter().all(|row| row.result.is_ok()),
         "checks": rows.iter().map(line).collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+    use crate::config::{Mistakes, Settings, defaults};
+    use crate::connection;
+
+    fn nobody() -> Client {
+        let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        connection::builder(config, "sample").unwrap().build()
+    }
+
+    #[tokio::test]
+    async fn a_check_of_the_controllers_own_ends_where_nobody_answers() {
+        let client = nobody();
+        for check in
+            [Check::of_api_server("own", |_| pending()), Check::of_others("own", pending())]
+        {
+            let row = check.row(Some(&client), Duration::ZERO).await;
+            assert_eq!(row.result, Err("no answer within 0 s".to_owned()));
+        }
+    }
+
+    #[tokio::test]
+    async fn an_api_server_that_does_not_answer_is_asked_once() {
+        let config = defaults::<Settings>().check("sample", &mut Mistakes::default());
+        let own = vec![
+            Check::of_api_server("asks", |_| ready(Ok("asked".to_owned()))),
+            Check::of_others("does not", ready(Ok("fine".to_owned()))),
+        ];
+        let rows = run(&nobody(), &config, &[], ("", &[]), own).await;
+        assert_eq!(rows.len(), 3, "{rows:?}");
+        assert!(rows[0].result.is_err());
+        assert_eq!(rows[1].result, Err(UNCHECKED.to_owned()));
+        assert_eq!(rows[2].result, Ok("fine".to_owned()));
+    }
 }

@@ -21,7 +21,7 @@ mod paging;
 mod settings;
 mod version;
 
-use controller_kit::check::{Check, Row};
+use controller_kit::check::Check;
 
 pub use client::{CONNECTIONS, Client, Ready};
 pub use error::{Class, Error};
@@ -36,19 +36,19 @@ pub use version::Version;
 
 /// What `check` says of the Ironic of these settings: at which it looks, and what it finds or what is wrong.
 pub fn checks(settings: Option<Settings>) -> Vec<Check> {
-    let check =
-        |settings| -> Check { Box::new(|_| Box::pin(async { vec![look(settings).await] })) };
+    let check = |settings: Settings| {
+        Check::of_others(&format!("Ironic at {}", settings.endpoint), look(settings))
+    };
     settings.map(check).into_iter().collect()
 }
 
-async fn look(settings: Settings) -> Row {
-    let subject = format!("Ironic at {}", settings.endpoint);
+async fn look(settings: Settings) -> std::result::Result<String, String> {
     let version = match Client::new(settings) {
         Ok(client) => client.check().await,
         Err(error) => Err(error),
     };
     let found = version.map(|version| format!("API {version}, and it takes our credentials"));
-    Row { subject, result: found.map_err(|error| error.to_string()) }
+    found.map_err(|error| error.to_string())
 }
 
 /// What every operation returns.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api_types::ContractVersion;
 use clap::{Args, Parser};
-use controller_kit::check::{Check, Row};
+use controller_kit::check::Check;
 use controller_kit::config::{Command, Config, Mistakes, Settings, defaults, reads, span, switch};
 use controller_kit::crd::Needed;
 use controller_kit::run::Needs;
@@ -172,14 +172,10 @@ pub fn needed() -> Vec<Needed> {
 
 /// What `check` looks at beside those: that kind, where it is asked for.
 fn checks(policy: &Policy) -> Vec<Check> {
-    let check: Check = Box::new(|client| {
-        Box::pin(async move {
-            let subject = "CAPM3's metal3remediations".to_owned();
-            let found = served::find(&client, true).await;
-            let version =
-                found.and_then(|it| it.upstream.ok_or_else(|| served::NOTHING.to_owned()));
-            vec![Row { subject, result: version.map(|it| it.as_str().to_owned()) }]
-        })
+    let check = Check::of_api_server("CAPM3's metal3remediations", |client| async move {
+        let found = served::find(&client, true).await?;
+        let version = found.upstream.ok_or_else(|| served::NOTHING.to_owned())?;
+        Ok(version.as_str().to_owned())
     });
     policy.upstream_group.then_some(check).into_iter().collect()
 }
