@@ -210,6 +210,7 @@ reasons! {
             on: [DELETION];
         LeasesPendingRelease: Kind::Waits,
             "The clusters are gone, and their entries are about to be free.",
+            "Wait, unless the event Refused shows why the entries cannot be freed.",
             on: [DELETION];
         NamespacesPendingDeletion: Kind::Waits,
             "The clusters are gone, and their namespaces are being deleted.",

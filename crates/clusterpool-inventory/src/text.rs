@@ -10,6 +10,7 @@ use controller_kit::engine::{Error, Event, Reason as _};
 use controller_kit::events::shorten;
 use k8s_openapi::jiff::Timestamp;
 
+use crate::decision::Step;
 use crate::naming;
 use crate::patch::Refusal;
 use crate::plan::Plan;
@@ -218,6 +219,14 @@ pub(crate) fn deletion(plan: &Plan<'_>) -> Said {
         );
         return ("False", Notice::NamespacesPendingDeletion, message);
     }
+    let unfreed: Vec<&str> = unfreed(plan).collect();
+    if there.is_empty() && !unfreed.is_empty() {
+        let message = format!(
+            "No cluster is left, but these customizations are still to be freed: {}. They are, unless event Refused says why not",
+            some(&unfreed)
+        );
+        return ("False", Notice::LeasesPendingRelease, message);
+    }
     if there.is_empty() {
         return ("True", Notice::DeletionPossible, "No cluster is left".to_owned());
     }
@@ -233,6 +242,14 @@ pub(crate) fn deletion(plan: &Plan<'_>) -> Said {
     add(&mut message, "Hive cannot take down", &named(clusters().filter(|it| it.hangs)));
     add(&mut message, "these cannot be read, so correct them", &unread);
     ("False", Notice::ClusterDeploymentsPendingCleanup, message)
+}
+
+/// Customizations that this pass takes our finalizer or a lease off. A webhook may refuse that, and the pool goes after it.
+fn unfreed<'p>(plan: &'p Plan<'_>) -> impl Iterator<Item = &'p str> {
+    plan.decision.work.iter().flat_map(|it| &it.steps).filter_map(|it| match it {
+        Step::FreeEntry { entry, .. } | Step::Release { entry, .. } => Some(entry.as_str()),
+        _ => None,
+    })
 }
 
 /// Clusters whose claims are not there or have another one. They may be in use all the same, so that only a person can

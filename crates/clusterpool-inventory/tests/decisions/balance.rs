@@ -5,7 +5,7 @@ use std::time::Duration;
 use api_types::hive::ClusterPoolSpec;
 use clusterpool_inventory::decision::Step;
 use clusterpool_inventory::reason::Reason;
-use clusterpool_inventory::seen::{Cluster, Listed, Namespace, Observed};
+use clusterpool_inventory::seen::{Cluster, Lease, Listed, Namespace, Observed};
 use clusterpool_inventory::text::remarks;
 
 use crate::world::{
@@ -246,6 +246,25 @@ fn a_deleted_pool_goes_after_its_clusters_leases_and_finalizers() {
     let condition = condition(&seen, "DeletionPossible");
     assert_eq!(condition.status, "False");
     assert!(condition.message.ends_with("still leased: a"), "{condition:?}");
+}
+
+/// Somebody may refuse to have our finalizer taken off them, for which the pool waits.
+#[test]
+fn a_deleted_pool_names_the_customizations_that_it_waits_for() {
+    let mut seen = pool(0, &["a"]);
+    seen.pool.deleting = true;
+    let told = |seen: &Observed| condition(seen, "DeletionPossible");
+    assert_eq!(reasons(&seen), [Reason::EntryFreed]);
+    let waits = told(&seen);
+    assert_eq!((&*waits.status, &*waits.reason), ("False", "LeasesPendingRelease"));
+    assert!(waits.message.contains("still to be freed: a. "), "{waits:?}");
+    // A lease of nothing.
+    seen.customizations[0].kept = false;
+    seen.customizations[0].lease = Some(Lease { cluster: None, ..lease("").unwrap() });
+    assert_eq!(reasons(&seen), [Reason::LeaseAbandoned]);
+    assert_eq!(told(&seen).status, "False");
+    seen.customizations[0].lease = None;
+    assert_eq!((told(&seen).status.as_str(), reasons(&seen)), ("True", vec![Reason::PoolGone]));
 }
 
 /// Somebody may refuse their deletion, for which the pool waits.
