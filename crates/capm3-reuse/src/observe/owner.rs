@@ -15,7 +15,9 @@ use api_types::reference::ObjectRef;
 use controller_kit::api_error::unless_gone;
 use controller_kit::engine::error::asked_within;
 use controller_kit::engine::{Error, ObjectKey};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
+    APIGroup, APIResource, APIResourceList, ObjectMeta,
+};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
@@ -142,12 +144,15 @@ impl Scope<'_> {
 
     /// The kind of an owner as it is served now.
     async fn served_kind(&self, owner: &Owner) -> Result<Option<ApiResource>, Error> {
+        let client = &self.context.kit.client;
         let answer = async {
-            match kube::discovery::group(&self.context.kit.client, owner.group()).await {
-                Ok(group) => Ok(group.recommended_kind(&owner.kind).map(|(kind, _)| kind)),
-                Err(error) if is_not_served(&error) => Ok(None),
-                Err(error) => Err(error),
-            }
+            let groups = client.list_api_groups().await?.groups;
+            let Some(group) = groups.into_iter().find(|it| it.name == owner.group()) else {
+                return Ok(None);
+            };
+            let ask =
+                |version: String| async move { client.list_api_group_resources(&version).await };
+            first_served(&group, &owner.kind, ask).await
         };
         asked_within(PATIENCE, "ask what the API server serves", answer).await
     }
@@ -463,10 +468,26 @@ fn not_served(owner: &Owner) -> OfOwner {
     OfOwner::unknown(owner, why)
 }
 
-/// Whether discovery says that there is no such group. Any other failure says nothing.
-fn is_not_served(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Discovery(_))
-        || matches!(error, kube::Error::Api(status) if status.code == 404)
+/// A kind in the first version of its group that has it. Each provider's CRD has versions of its own: the version that the group
+/// prefers may be that of another provider alone.
+async fn first_served<F: Future<Output = kube::Result<APIResourceList>>>(
+    group: &APIGroup,
+    kind: &str,
+    ask: impl Fn(String) -> F,
+) -> kube::Result<Option<ApiResource>> {
+    for version in &group.versions {
+        let all = match ask(version.group_version.clone()).await {
+            // It went since the group was listed.
+            Err(kube::Error::Api(status)) if status.code == 404 => continue,
+            all => all?.resources,
+        };
+        let is_it = |it: &APIResource| it.kind == kind && !it.name.contains('/');
+        if let Some(found) = all.into_iter().find(is_it) {
+            let kind = GroupVersionKind::gvk(&group.name, &version.version, kind);
+            return Ok(Some(ApiResource::from_gvk_with_plural(&kind, &found.name)));
+        }
+    }
+    Ok(None)
 }
 
 /// Where owners name the template that their next machine is made from: a deployment, control planes in either contract,

@@ -464,16 +464,54 @@ fn the_cluster_of_a_control_plane_is_known_by_label_or_by_its_owner() {
     }
 }
 
-#[test]
-fn only_an_api_server_that_says_so_does_not_serve_a_kind() {
-    let status = |code: u16| kube::core::Status { code, ..kube::core::Status::default() };
-    let refused = |code: u16| kube::Error::Api(Box::new(status(code)));
-    assert!(is_not_served(&refused(404)));
-    assert!(!is_not_served(&refused(500)));
-    assert!(!is_not_served(&refused(403)));
-    let missing = kube::error::DiscoveryError::MissingApiGroup("g".to_owned());
-    assert!(is_not_served(&kube::Error::Discovery(missing)));
-    assert!(!is_not_served(&kube::Error::LinesCodecMaxLineLengthExceeded));
+/// Kubeadm's CRD has a version that those of other providers do not have.
+#[tokio::test]
+async fn a_kind_is_served_in_whichever_version_of_its_group_has_it() {
+    let versions = ["v1beta2", "v1beta1", "v1alpha3"]
+        .map(|it| json!({"groupVersion": format!("{CONTROL_PLANE_GROUP}/{it}"), "version": it}));
+    let group = json!({
+        "name": CONTROL_PLANE_GROUP, "preferredVersion": versions[0], "versions": versions,
+    });
+    let group: APIGroup = serde_json::from_value(group).unwrap();
+    let found = async |kind: &str, broken: &str, code: u16| {
+        let ask = |version: String| {
+            if version.ends_with(broken) {
+                let status = kube::core::Status { code, ..kube::core::Status::default() };
+                return std::future::ready(Err(kube::Error::Api(Box::new(status))));
+            }
+            let all = match version.rsplit('/').next().unwrap() {
+                "v1beta2" => vec![("KubeadmControlPlane", "kubeadmcontrolplanes")],
+                "v1beta1" => vec![
+                    ("RKE2ControlPlane", "rke2controlplanes/status"),
+                    ("RKE2ControlPlane", "rke2controlplanes"),
+                    ("KubeadmControlPlane", "kubeadmcontrolplanes"),
+                ],
+                _ => vec![("TalosControlPlane", "taloscontrolplanes")],
+            };
+            let all = all.iter().map(
+                |(kind, name)| json!({"kind": kind, "name": name, "namespaced": true, "singularName": "", "verbs": []}),
+            );
+            let list = json!({"groupVersion": version, "resources": all.collect::<Vec<_>>()});
+            std::future::ready(Ok(serde_json::from_value(list).unwrap()))
+        };
+        first_served(&group, kind, ask).await.map(|it| it.map(|it| (it.version, it.plural)))
+    };
+    let none = "no version";
+    for (kind, wanted) in [
+        ("KubeadmControlPlane", Some(("v1beta2", "kubeadmcontrolplanes"))),
+        ("RKE2ControlPlane", Some(("v1beta1", "rke2controlplanes"))),
+        ("TalosControlPlane", Some(("v1alpha3", "taloscontrolplanes"))),
+        ("KThreesControlPlane", None),
+    ] {
+        let wanted = wanted.map(|(version, plural)| (version.to_owned(), plural.to_owned()));
+        assert_eq!(found(kind, none, 0).await.unwrap(), wanted, "{kind}");
+    }
+    // A version that goes has nothing. That another failure hides it says nothing of the kind.
+    let older = found("KubeadmControlPlane", "v1beta2", 404).await.unwrap();
+    assert_eq!(older.unwrap().0, "v1beta1");
+    for code in [403, 500] {
+        assert!(found("TalosControlPlane", "v1beta1", code).await.is_err(), "{code}");
+    }
 }
 
 #[test]
