@@ -9,6 +9,8 @@ use controller_kit::Kit;
 use controller_kit::served::{self, Answer, best, has, required};
 use kube::Client;
 
+use crate::reservation::Owner;
+
 const BEST_FIRST: &[ContractVersion] = &ContractVersion::BEST_FIRST;
 
 /// What the API server serves.
@@ -31,6 +33,16 @@ impl Served {
             INFRASTRUCTURE_GROUP => self.infrastructure,
             CONTROL_PLANE_GROUP => self.control_plane.unwrap_or_default(),
             _ => self.core,
+        }
+    }
+
+    /// Whether there is a watch on owners of this kind. The cache of a kind that is not served is empty for ever, and a read of it
+    /// has no answer that says so.
+    pub fn watches(&self, owner: &Owner) -> bool {
+        match owner.kind.as_str() {
+            "MachineDeployment" => true,
+            "KubeadmControlPlane" => self.control_plane.is_some(),
+            _ => false,
         }
     }
 }

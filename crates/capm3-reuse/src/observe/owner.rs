@@ -99,7 +99,7 @@ impl Scope<'_> {
                 return Ok(by_template(live.owner, name, &template.data));
             }
         }
-        Ok(without_template(owner, named.as_ref()))
+        Ok(without_template(owner, named.as_ref(), self.context.served.watches(owner)))
     }
 
     /// Whether a template asks for reuse, by a live look.
@@ -118,7 +118,7 @@ impl Scope<'_> {
 
     /// What to change before an owner that is not watched can be read, if it cannot. An error says nothing of that.
     pub(super) async fn why_unreadable(&self, owner: &Owner) -> Option<String> {
-        if is_watched(owner) {
+        if self.context.served.watches(owner) {
             return None;
         }
         self.live_owner(owner).await.ok()??.unreadable
@@ -127,7 +127,8 @@ impl Scope<'_> {
     /// The owner of that kind and name as it is now, whatever its uid.
     async fn live_owner(&self, owner: &Owner) -> Result<Option<OfOwner>, Error> {
         let Some(name) = is_name(&owner.name).then_some(&owner.name) else { return Ok(None) };
-        let kind = if is_watched(owner) {
+        let is_watched = self.context.served.watches(owner);
+        let kind = if is_watched {
             self.resource(owner.group(), &owner.kind)
         } else {
             // In the version that is served now: a reservation may be older than that.
@@ -138,7 +139,8 @@ impl Scope<'_> {
         };
         let api: Api<DynamicObject> =
             Api::namespaced_with(self.context.kit.client.clone(), self.namespace, &kind);
-        let answer = async { as_found(owner, &kind.plural, unless_gone(api.get(name).await)) };
+        let answer =
+            async { as_found(owner, is_watched, &kind.plural, unless_gone(api.get(name).await)) };
         asked_within(PATIENCE, "get the owner of a machine", answer).await
     }
 
@@ -251,7 +253,7 @@ impl Scope<'_> {
         owner: &Owner,
         is_live: bool,
     ) -> Result<Option<OfOwner>, Error> {
-        if is_watched(owner) && !is_live {
+        if self.context.served.watches(owner) && !is_live {
             return Ok(self.watched_owner(owner));
         }
         self.live_owner(owner).await
@@ -277,11 +279,11 @@ impl Scope<'_> {
         let planes = caches.control_planes.metadata_of(self.namespace);
         let planes =
             planes.map(|it| named(CONTROL_PLANE_GROUP, version, "KubeadmControlPlane", &it));
-        // One of another provider is found by its cluster.
+        // One that is not watched is found by its cluster.
         let clusters = caches.clusters.of_namespace(self.namespace);
         let others =
             clusters.filter_map(|it| Owner::from_reference(it.spec.control_plane_ref.as_ref()?));
-        let mut all = deployments.chain(planes).chain(others.filter(|it| !is_watched(it)));
+        let mut all = deployments.chain(planes).chain(others.filter(|it| !served.watches(it)));
         all.find(|it| it.label() == label)
     }
 
@@ -306,7 +308,7 @@ impl Scope<'_> {
         let planes = clusters.into_iter().filter_map(|it| {
             Owner::from_reference(cluster::outlines(it).spec.control_plane_ref.as_ref()?)
         });
-        let mut planes = planes.filter(|it| !is_watched(it));
+        let mut planes = planes.filter(|it| !served.watches(it));
         Ok(planes.find(|it| it.label() == label))
     }
 
@@ -438,21 +440,17 @@ fn is_it(live: &OfOwner, owner: &Owner) -> bool {
     owner.uid.is_empty() || live.owner.uid == owner.uid
 }
 
-fn is_watched(owner: &Owner) -> bool {
-    matches!(owner.kind.as_str(), "MachineDeployment" | "KubeadmControlPlane")
-}
-
 /// What was found. A right that the chart gives is away for a moment only, and a verdict is for good: that is no answer.
 fn as_found(
     owner: &Owner,
+    is_watched: bool,
     plural: &str,
     answer: kube::Result<Option<DynamicObject>>,
 ) -> kube::Result<Option<OfOwner>> {
     let (kind, name, group) = (&owner.kind, &owner.name, owner.group());
-    let is_given = is_watched(owner);
     match answer {
         Ok(live) => Ok(live.map(|it| as_read(owner, &it))),
-        Err(kube::Error::Api(status)) if status.is_forbidden() && !is_given => {
+        Err(kube::Error::Api(status)) if status.is_forbidden() && !is_watched => {
             let why = format!(
                 "{kind} {name} may not be read: allow get on {plural} of {group} to this account"
             );
@@ -506,15 +504,14 @@ fn template_in(owner: &Value) -> Option<ObjectRef> {
     serde_json::from_value(found.clone()).ok()
 }
 
-/// What is said where no template was found. An owner whose kind is known says it where it is looked for.
-fn without_template(owner: &Owner, named: Option<&ObjectRef>) -> Verdict {
-    let is_known = is_watched(owner);
+/// What is said where no template was found. An owner whose kind is watched says it where it is looked for.
+fn without_template(owner: &Owner, named: Option<&ObjectRef>, is_watched: bool) -> Verdict {
     match named {
         Some(named) if !is_template(named) => Verdict::Nobody(format!(
             "{owner} points to {}: only a {TEMPLATE_KIND} says whether hosts are kept",
             text::kind_and_name(named)
         )),
-        None if !is_known => {
+        None if !is_watched => {
             // The first place is that of a deployment.
             let dotted = |it: &&str| it[1..].split('/').collect::<Vec<_>>().join(".");
             let places = PLACES[1..].iter().map(dotted);

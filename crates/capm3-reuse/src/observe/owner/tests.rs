@@ -66,14 +66,14 @@ fn a_right_that_the_chart_gives_and_that_is_away_is_no_word_about_an_owner() {
     };
     let of_kind = |kind: &str| Owner { kind: kind.to_owned(), ..owner() };
     for kind in ["MachineDeployment", "KubeadmControlPlane"] {
-        assert!(as_found(&of_kind(kind), "x", refused(403)).is_err(), "{kind}");
+        assert!(as_found(&of_kind(kind), true, "x", refused(403)).is_err(), "{kind}");
     }
     let other = of_kind("RKE2ControlPlane");
-    let told = as_found(&other, "rke2controlplanes", refused(403));
+    let told = as_found(&other, false, "rke2controlplanes", refused(403));
     let why = told.unwrap().unwrap().unreadable.unwrap();
     assert!(why.contains("rke2controlplanes"), "{why}");
-    assert!(as_found(&other, "x", refused(500)).is_err());
-    assert!(matches!(as_found(&other, "x", Ok(None)), Ok(None)));
+    assert!(as_found(&other, false, "x", refused(500)).is_err());
+    assert!(matches!(as_found(&other, false, "x", Ok(None)), Ok(None)));
 }
 
 #[test]
@@ -382,7 +382,8 @@ fn an_owner_is_there_even_if_no_type_decodes_it_and_a_later_one_of_its_name_is_a
         serde_json::from_value(it).unwrap()
     };
     for (uid, is_the_one) in [("md-uid", true), ("later", false)] {
-        let read = as_found(&owner(), "machinedeployments", Ok(Some(live(uid)))).unwrap().unwrap();
+        let read = as_found(&owner(), true, "machinedeployments", Ok(Some(live(uid))));
+        let read = read.unwrap().unwrap();
         assert_eq!((read.template.is_none(), read.unreadable.is_none()), (true, true));
         assert_eq!(is_it(&read, &owner()), is_the_one);
         assert!(is_it(&read, &Owner { uid: String::new(), ..owner() }), "whichever it is");
@@ -422,6 +423,27 @@ async fn a_control_plane_that_a_cluster_names_in_words_that_cannot_be_read_may_b
     context.caches.clusters.broken.put(broken(odd));
     let seen = scope.owner_seen(&here, &kept, false).await.unwrap().unwrap();
     assert_eq!((seen.paused, seen.is_unwatched), (true, true), "it is looked at again");
+}
+
+/// As with any other control plane that is not served: somebody is told what to install, and nothing ends.
+#[tokio::test]
+async fn a_control_plane_of_kubeadm_that_is_not_served_is_one_that_is_not_watched() {
+    let reference = json!({
+        "apiGroup": CONTROL_PLANE_GROUP, "kind": "KubeadmControlPlane", "name": "cp", "uid": "u",
+    });
+    let plane = Owner::from_reference(&serde_json::from_value(reference.clone()).unwrap()).unwrap();
+    let cluster = json!({
+        "metadata": {"name": "c", "namespace": "ns"}, "spec": {"controlPlaneRef": reference},
+    });
+    let clusters = store(vec![serde_json::from_value(cluster).unwrap()], VERSION);
+    let unserved = nowhere(Caches { clusters, ..no_caches() }, None);
+    let served = Served { control_plane: Some(VERSION), ..unserved.served };
+    for (served, wanted) in [(unserved.served, false), (served, true)] {
+        assert_eq!((served.watches(&plane), served.watches(&owner())), (wanted, true));
+    }
+    assert_eq!(scope(&unserved).owner_by_label("cp-cp"), Some(plane.clone()));
+    // A cache that is empty for ever does not say that it is gone. It is asked for live, where nobody answers here.
+    assert!(scope(&unserved).owner_by_name(&plane, false).await.is_err());
 }
 
 #[tokio::test]
@@ -575,10 +597,13 @@ fn a_template_is_found_wherever_a_provider_names_it_and_what_is_not_found_is_tol
     let template: ObjectRef = serde_json::from_value(reference).unwrap();
     let other = ObjectRef { kind: Some("OtherTemplate".to_owned()), ..template.clone() };
     let plane = Owner { kind: "TalosControlPlane".to_owned(), ..owner() };
-    let told = |owner: &Owner, named: Option<&ObjectRef>| match without_template(owner, named) {
-        Verdict::Unreadable(why) => why,
-        Verdict::Nobody(why) => format!("nobody: {why}"),
-        verdict => panic!("{verdict:?}"),
+    let told = |owner: &Owner, named: Option<&ObjectRef>| {
+        let is_watched = owner.kind == "MachineDeployment";
+        match without_template(owner, named, is_watched) {
+            Verdict::Unreadable(why) => why,
+            Verdict::Nobody(why) => format!("nobody: {why}"),
+            verdict => panic!("{verdict:?}"),
+        }
     };
     for owner in [&owner(), &plane] {
         assert!(told(owner, Some(&template)).contains("nobody: the template of its owner is gone"));
