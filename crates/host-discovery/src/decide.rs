@@ -22,7 +22,7 @@ use crate::reason::{Reason, Sort};
 use crate::refusals::{Cause, Refusal};
 use crate::resource::Resource;
 use crate::settings::Policy;
-use crate::text::{self, NONE_BEFORE_ALL_ARE_READ, NONE_WITHOUT_IRONIC};
+use crate::text::{self, NONE_WITHOUT_IRONIC};
 use crate::waits::{FIRST_RETRY, READING_MAX};
 
 /// Bytes of an error of Ironic's that are passed on: part of it is the machine's own text.
@@ -64,6 +64,8 @@ struct Taken<'a> {
     macs: BTreeSet<Mac>,
     /// BMCs and the machines that name them, where a resource gives its hosts one.
     bmcs: BTreeSet<(IpAddr, NodeId)>,
+    /// A machine of which nobody knows what it names; one for which Ironic fails before any other.
+    unread: Option<&'a Machine>,
 }
 
 /// A complete machine, and the resource that takes it, by its place.
@@ -89,6 +91,7 @@ impl<'a> Taken<'a> {
         };
         let gives_bmcs = resources.iter().any(|it| it.bmc.is_some());
         let naming = seen.machines.iter().filter(|_| gives_bmcs);
+        let unread = seen.machines.iter().copied().filter(|it| may_name_any_bmc(it, seen));
         Self {
             seen,
             policy,
@@ -101,6 +104,7 @@ impl<'a> Taken<'a> {
             boot_macs: BTreeSet::new(),
             macs: BTreeSet::new(),
             bmcs: naming.flat_map(names).collect(),
+            unread: unread.min_by_key(|it| it.unanswered.is_none()),
         }
     }
 
@@ -250,15 +254,23 @@ impl<'a> Taken<'a> {
             self.told.insert((namespace, name));
             return Reason::DryRun;
         }
-        if resource.bmc.is_some() && !self.seen.complete {
-            verdict.note = Some(NONE_BEFORE_ALL_ARE_READ.to_owned());
-            verdict.again = Some(FIRST_RETRY);
+        if self.waits_for_others(resource) {
+            let failing = self.unread.filter(|it| it.unanswered.is_some());
+            verdict.note = Some(text::none_before_all_are_read(failing.map(|it| it.node)));
+            // When a machine is read, it is decided anew.
+            verdict.again = (!self.seen.complete).then_some(FIRST_RETRY);
             return Reason::RateLimited;
         }
         self.take(at, name.clone(), facts, None);
         self.allowance -= 1;
         verdict.step = Some(Step::Create { name });
         Reason::Created
+    }
+
+    /// Whether its hosts get a BMC and a machine may still name the same. However long Ironic fails for that machine, its silence
+    /// does not say that it names another: a stranger who names the BMC of that machine would get its credentials.
+    fn waits_for_others(&self, resource: &Resource) -> bool {
+        resource.bmc.is_some() && (!self.seen.complete || self.unread.is_some())
     }
 
     /// Whether a machine is judged after the others: its host was not made, and it is time to try again.
@@ -273,6 +285,10 @@ impl<'a> Taken<'a> {
         let refusal = self.seen.refused.get(&machine.node);
         let is_due = refusal.is_some_and(|it| !it.waits && it.cause == Cause::Unknown);
         if !is_due || verdict.reason != Reason::HostFailed || self.allowance == 0 {
+            return;
+        }
+        let resource = verdict.resource.map(|at| &self.seen.resources[at]);
+        if resource.is_some_and(|it| self.waits_for_others(it)) {
             return;
         }
         let Some(name) = verdict.name.clone() else { return };
@@ -302,10 +318,10 @@ impl<'a> Taken<'a> {
         let reason = match &machine.inventory {
             Reading::TooLarge => Reason::InventoryTooLarge,
             Reading::Unreadable => Reason::InventoryUnreadable,
-            Reading::None if failed => Reason::InspectionFailed,
-            Reading::None if machine.unanswered.is_some() => Reason::IronicFails,
-            Reading::None if late => Reason::NoInventory,
-            Reading::None => Reason::AwaitsInventory,
+            Reading::Unread | Reading::None if failed => Reason::InspectionFailed,
+            Reading::Unread | Reading::None if machine.unanswered.is_some() => Reason::IronicFails,
+            Reading::Unread | Reading::None if late => Reason::NoInventory,
+            Reading::Unread | Reading::None => Reason::AwaitsInventory,
             Reading::Facts(_) if !machine.ports.is_empty() => return None,
             Reading::Facts(_) if failed => Reason::InspectionFailed,
             Reading::Facts(_) if machine.unanswered.is_some() => Reason::IronicFails,
@@ -414,6 +430,14 @@ impl<'a> Taken<'a> {
         machine.ports.iter().any(|port| self.macs.contains(&port.mac))
             || facts.macs.iter().any(|mac| self.boot_macs.contains(mac))
     }
+}
+
+/// Whether a machine may become a host, and Ironic has not said what it is.
+fn may_name_any_bmc(machine: &Machine, seen: &Observed<'_>) -> bool {
+    machine.inventory == Reading::Unread
+        && machine.name.is_none()
+        && machine.enrolled
+        && !seen.hosts.has_node(machine.node)
 }
 
 /// What is said of a machine that is a host, whoever made the host.

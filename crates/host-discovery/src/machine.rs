@@ -42,8 +42,10 @@ impl Machine {
 /// What came of asking for an inventory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Reading {
-    /// There is none, perhaps not yet.
+    /// Ironic has not said: it was not asked yet, is being asked, or did not answer.
     #[default]
+    Unread,
+    /// There is none, perhaps not yet.
     None,
     /// It is larger than anybody is willing to read.
     TooLarge,
@@ -58,7 +60,7 @@ impl Reading {
     pub fn facts(&self) -> Option<&Facts> {
         match self {
             Self::Facts(facts) => Some(facts),
-            Self::None | Self::TooLarge | Self::Unreadable => None,
+            Self::Unread | Self::None | Self::TooLarge | Self::Unreadable => None,
         }
     }
 }

@@ -258,10 +258,14 @@ impl Nodes {
         self.waiting.values().filter(|track| track.reading.is_some()).count()
     }
 
-    /// A machine is being read from now on, until [`Nodes::read`] is told what came of it.
+    /// A machine is being read from now on, until [`Nodes::read`] is told what came of it. That it had no inventory before says
+    /// nothing any more: Ironic may have one now, and fail to give it.
     pub fn reads(&mut self, node: NodeId, at: Instant) {
         if let Some(track) = self.track(node) {
             track.reading = Some(at);
+            if track.machine.inventory == Reading::None {
+                track.machine.inventory = Reading::Unread;
+            }
         }
     }
 
@@ -516,7 +520,7 @@ impl Machine {
     /// Ironic's.
     fn is_unread(&self) -> bool {
         match self.inventory {
-            Reading::None | Reading::Unreadable => true,
+            Reading::Unread | Reading::None | Reading::Unreadable => true,
             Reading::TooLarge => false,
             Reading::Facts(_) => self.ports.is_empty(),
         }

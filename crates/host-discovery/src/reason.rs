@@ -71,7 +71,7 @@ reasons! {
         IronicFails: Kind::Waits,
             "Ironic fails each time the controller asks for the inventory, the ports or the node.",
             on: [FAILURES],
-            more: "Read Ironic's log, and check the store of its inventories. The controller retries every five minutes.",
+            more: "Read Ironic's log, and check the store of its inventories. The controller retries every five minutes. Until Ironic answers, no discovery makes hosts with a BMC: this machine may name the same one.",
             see: "runbooks/FerriteHostDiscoveryMachinesFail.md";
         NoUsablePort: Kind::Waits,
             "For ten minutes Ironic has shown no port with an address that identifies the machine.",

@@ -124,14 +124,20 @@ pub fn older_undecodable(metadata: &ObjectMeta) -> String {
 
 /// No host is made for now.
 pub const NONE_WITHOUT_IRONIC: &str = "no hosts are made while Ironic does not answer";
-/// The same of hosts that get a BMC.
-pub const NONE_BEFORE_ALL_ARE_READ: &str =
-    "no host with a BMC is made before all machines are read: another one may name the same BMC";
 /// The same of one discovery.
 pub const DISCOVERY_CHANGED: &str =
     "no host is made of a discovery that was changed before it is decided by what it says now";
 /// An error of Ironic's that is not read.
 pub const ERROR_TOO_LONG: &str = "it is too long to be read";
+/// The same of hosts that get a BMC, and a node for which Ironic fails.
+pub fn none_before_all_are_read(failing: Option<NodeId>) -> String {
+    let failing = failing.map_or_else(String::new, |node| {
+        format!(". Ironic fails for node {node}: read its log, or delete the node in Ironic")
+    });
+    format!(
+        "no host with a BMC is made before all machines are read: another one may name the same BMC{failing}"
+    )
+}
 /// Another machine has the name, and its host can neither be made nor ruled out.
 pub fn after_doubted(node: NodeId, name: &str) -> String {
     format!("the host {name} of node {node} may exist, and the API server does not say")

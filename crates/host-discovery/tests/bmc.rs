@@ -8,6 +8,7 @@
 mod world;
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use host_discovery::decide::decide;
 use host_discovery::hardware::{HardwareDetails, LateFields};
@@ -17,6 +18,7 @@ use host_discovery::inventory::InventoryDigest;
 use host_discovery::machine::{Machine, Reading};
 use host_discovery::model::{HostPlan, Observed};
 use host_discovery::reason::{Reason, Sort};
+use host_discovery::refusals::{Cause, Refusals};
 use host_discovery::report::report;
 use host_discovery::resource::Resource;
 use host_discovery::settings::Policy;
@@ -232,6 +234,67 @@ fn no_host_gets_a_bmc_before_every_machine_is_read() {
     assert_eq!((verdict.reason, verdict.step), (Reason::RateLimited, None));
     assert!(verdict.again.is_some() && verdict.note.is_some());
     assert_eq!(pass(&machines, &racks(), &none, true).verdicts[0].reason, Reason::Created);
+}
+
+/// A stranger names the BMC of a machine for which Ironic fails, and would get its credentials.
+#[test]
+fn machine_that_ironic_does_not_tell_of_holds_back_hosts_with_a_bmc() {
+    let unread = |number: u8| Machine::unread(node(number), Timestamp::UNIX_EPOCH);
+    let failing = Machine { unanswered: Some("Ironic answered 500".to_owned()), ..unread(3) };
+    let (none, stranger) = (Index::default(), naming(1, &["192.0.2.7"]));
+    for (others, is_named) in [(vec![unread(2)], false), (vec![unread(2), failing], true)] {
+        let machines = [vec![stranger.clone()], others].concat();
+        let plan = pass(&machines, &racks(), &none, true);
+        let verdict = &plan.verdicts[0];
+        // What is read of the other one is decided upon at once.
+        assert_eq!(
+            (verdict.reason, &verdict.step, verdict.again),
+            (Reason::RateLimited, &None, None)
+        );
+        let listed = report(0, &plan, &machines, 0, 0).pending.remove(0).reason.unwrap();
+        assert_eq!(listed.contains(&node(3).to_string()), is_named, "{listed}");
+        let plain = pass(&machines, &resource("racks", &json!({})), &none, true);
+        assert_eq!(plain.verdicts[0].reason, Reason::Created, "without a BMC none waits");
+    }
+    // One that has no inventory yet, or becomes no host, holds back none.
+    let mut hosts = Index::default();
+    hosts.apply(&host(
+        "metal",
+        "n5",
+        &json!({"status": {"provisioning": {"ID": node(5).to_string()}}}),
+    ));
+    for other in [
+        Machine { inventory: Reading::None, ..unread(2) },
+        Machine { name: Some("metal~x".to_owned()), ..unread(2) },
+        Machine { enrolled: false, ..unread(2) },
+        unread(5),
+    ] {
+        let plan = pass(&[stranger.clone(), other], &racks(), &hosts, true);
+        assert_eq!(plan.verdicts[0].reason, Reason::Created, "{:?}", plan.verdicts[1]);
+    }
+}
+
+/// Its first attempt had no answer, and another machine came since.
+#[test]
+fn host_with_a_bmc_is_not_tried_again_before_every_machine_is_read() {
+    let (mut refusals, at) = (Refusals::default(), Instant::now());
+    refusals.failed(node(1), Cause::Unknown, "metal/n1: no answer", at, 0.0);
+    refusals.now(at + Duration::from_secs(60), |_| true);
+    let machines = [naming(1, &["192.0.2.7"]), Machine::unread(node(2), Timestamp::UNIX_EPOCH)];
+    for (machines, tried) in [(&machines[..1], true), (&machines[..], false)] {
+        let seen = Observed {
+            nodes: &host_discovery::nodes::Nodes::default(),
+            machines: machines.iter().collect(),
+            resources: &[racks()],
+            hosts: &Index::default(),
+            refused: refusals.all(),
+            answers: true,
+            allowance: 9,
+            complete: true,
+        };
+        let plan = decide(&seen, &Policy::default(), Timestamp::UNIX_EPOCH);
+        assert_eq!(plan.verdicts[0].step.is_some(), tried);
+    }
 }
 
 #[test]

@@ -234,7 +234,7 @@ fn a_machine_that_is_being_read_is_not_read_twice_and_one_that_hangs_is_not_wait
     // What comes of it in the end counts.
     known.read(1, Reading::Facts(Box::new(facts(1))), None);
     assert_eq!((known.due(), known.nodes.being_read()), (vec![], 0));
-    assert!(known.nodes.machines().iter().all(|it| it.inventory != Reading::None));
+    assert!(known.nodes.machines().iter().all(|it| it.inventory.facts().is_some()));
 }
 
 #[test]
@@ -341,6 +341,28 @@ fn a_node_whose_host_another_process_made_and_a_person_deleted_had_one() {
     assert!(known.nodes.machines()[1].had_host);
     known.nodes.end();
     assert_eq!(known.list(2), None);
+}
+
+/// Ironic may have its inventory by now, and fail to give it.
+#[test]
+fn machine_is_unread_while_ironic_fails_for_it_whatever_it_said_before() {
+    let mut known = Known::new();
+    known.list(1);
+    let inventory = |known: &Known| known.nodes.machines()[0].inventory.clone();
+    assert_eq!(inventory(&known), Reading::Unread);
+    known.read(1, Reading::None, None);
+    assert_eq!(inventory(&known), Reading::None);
+    for class in [Class::Timeout, Class::Server, Class::Server, Class::Server] {
+        known.nodes.reads(node(1), known.at);
+        assert_eq!(inventory(&known), Reading::Unread, "it may hang");
+        known.nodes.read(node(1), Look::Failed(class, "500".to_owned()), known.at);
+        assert_eq!(inventory(&known), Reading::Unread);
+    }
+    // What it told stays as long as nothing else is known.
+    known.read(1, Reading::Facts(Box::new(facts(1))), None);
+    known.nodes.reads(node(1), known.at);
+    known.nodes.read(node(1), Look::Failed(Class::Server, "500".to_owned()), known.at);
+    assert!(inventory(&known).facts().is_some());
 }
 
 #[test]
