@@ -185,7 +185,7 @@ reasons! {
             "The controller cannot read the owner for which the host is to be reserved. Until then the host of a deleted machine is not cleaned.",
             "Allow, install or correct what the message names.",
             on: [READY, HOST_EVENT],
-            more: "An installed machine shows it in advance, with `Ready` true. On a host: the reservation does not end while the owner cannot be read. There you may also remove the host's `spec.consumerRef`.",
+            more: "An installed machine shows it in advance, with `Ready` true. On a host: the reservation does not end while the owner cannot be read. There you may also remove the host's `spec.consumerRef` and its label `infrastructure.cluster.x-k8s.io/node-reuse`: both, or CAPM3 counts as who reserves it.",
             see: "controllers/capm3-reuse.md#other-control-planes";
         OwnerUnanswered: Kind::EndsWithin(HOUR),
             "The owner or the template could not be read just now. The host is not cleaned before, so no reservation is lost.",
@@ -213,7 +213,7 @@ reasons! {
             on: [HOST_EVENT];
         KeptByCapm3: Kind::Rests,
             "CAPM3 reserves the host; the controller leaves it alone.",
-            "Nothing, or remove the label that the message names if nobody needs the reservation.",
+            "Nothing, or remove the consumerRef and the label that the message names if nobody needs the reservation.",
             on: [HOST_EVENT];
         OwnerGone: Kind::Rests, "The owner of the reservation does not exist: the host is free.", on: [HOST_EVENT];
         OwnerDeleting: Kind::Rests, "The owner of the reservation is being deleted: the host is free.", on: [HOST_EVENT];

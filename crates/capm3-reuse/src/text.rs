@@ -409,15 +409,22 @@ pub(crate) fn owner_unreadable(why: &str) -> String {
 
 pub(crate) fn stays_kept(host: &str, why: &str) -> String {
     format!(
-        "Host {host} stays kept for an owner that cannot be read: {why}; or remove its spec.consumerRef"
+        "Host {host} stays kept for an owner that cannot be read: {why}; or remove {}",
+        both_marks()
     )
 }
 
 pub(crate) fn kept_by_capm3(host: &str) -> String {
     format!(
-        "Host {host} is reserved by its label {} of CAPM3. Remove the label if nobody needs the reservation, or set --collect-capm3-reservations",
-        names::capm3::NODE_REUSE
+        "Host {host} is reserved by CAPM3. Remove {} if nobody needs the reservation, or set --collect-capm3-reservations",
+        both_marks()
     )
+}
+
+/// What makes a host a reserved one. Whoever removes one of the two keeps it from everybody: the label alone is a reservation of
+/// CAPM3, and a Cluster alone is another consumer.
+fn both_marks() -> String {
+    format!("its spec.consumerRef and its label {}", names::capm3::NODE_REUSE)
 }
 
 pub(crate) fn moved_along(host: &str, owner: &Owner) -> String {

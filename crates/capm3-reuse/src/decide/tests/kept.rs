@@ -87,6 +87,38 @@ fn what_capm3_keeps_is_left_alone_unless_asked() {
     assert!(event.text.contains(names::capm3::NODE_REUSE), "{event:?}");
 }
 
+/// With one of the two marks left, a host is kept from everybody for ever.
+#[test]
+fn a_host_whose_reservation_is_removed_as_its_event_says_is_free() {
+    let label = json!({"metadata": {"labels": {names::capm3::NODE_REUSE: "md-md"}}});
+    let cluster = json!({"spec": {"consumerRef": {
+        "apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Cluster", "name": "c", "namespace": "ns",
+    }}});
+    let unreadable = OwnerSeen { unreadable: Some("why".to_owned()), ..OwnerSeen::default() };
+    for (marks, owner, reason) in [
+        (vec![&label], None, Reason::KeptByCapm3),
+        (vec![&label, &cluster], None, Reason::KeptByCapm3),
+        (vec![&label, &kept_for(&self::owner())], Some(unreadable), Reason::OwnerUnreadable),
+    ] {
+        let kept_one = marks.iter().fold(host("h", "available"), |host, mark| with(&host, mark));
+        let kept = crate::reservation::Kept::of(&kept_one).unwrap();
+        let seen = KeptSeen { host: kept_one.clone(), kept, ..kept_seen(owner, None) };
+        let decision = decide(&Observed::Kept(Box::new(seen)), &Policy::default(), now());
+        assert_eq!(decision.reason, reason);
+        let advice = decision.events[0].text.as_str();
+        let mut freed = kept_one;
+        if advice.contains(names::capm3::NODE_REUSE) {
+            freed.metadata.labels = None;
+        }
+        if advice.contains("spec.consumerRef") {
+            freed.spec.consumer_ref = None;
+        }
+        let mut index = crate::index::Index::default();
+        index.update("ns", "h", Some(cached(&freed)), std::time::Instant::now());
+        assert_eq!(index.counts().free, 1, "{advice}");
+    }
+}
+
 #[test]
 fn a_label_alone_is_of_capm3_whatever_note_of_ours_is_left_beside_it() {
     // CAPM3 takes a host that we have kept, and keeps it for the next machine in its own way: it leaves our note where it is.
