@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use api_types::metal3::{BareMetalHost, CachedHost};
+use api_types::metal3::BareMetalHost;
+use host_discovery::sighting::Sighting;
 use k8s_openapi::api::core::v1::Secret;
-use kube::ResourceExt as _;
 use kube::api::ListParams;
 use kube::core::{ObjectList, PartialObjectMeta};
 
-use crate::adoption::{Adoption, Template};
+use crate::adoption::{Adoption, HostBmcs, Template, bmcs_of};
 use crate::ask::{Answer, Asking, Failure, right};
 use crate::hold;
 use crate::model::Look;
@@ -53,32 +53,39 @@ async fn secret(asking: &Asking, name: &str) -> Result<(), Failure> {
     }
 }
 
-/// The BMC of each host of the namespace that has one.
-async fn others(asking: &Asking) -> Result<Vec<(String, String)>, Failure> {
-    type Page = ObjectList<CachedHost>;
-    let namespace = Some(asking.namespace.as_str());
+/// The hosts that may have or name the same BMC: those of all namespaces, or of this one where the user may not list all.
+async fn others(asking: &Asking) -> Result<Vec<HostBmcs>, Failure> {
+    for namespace in [None, Some(asking.namespace.as_str())] {
+        if let Some(others) = listed(asking, namespace).await? {
+            return Ok(others);
+        }
+        let right = right::<BareMetalHost>("list", &(), namespace);
+        eprintln!("{}", text::not_compared(&right));
+    }
+    Ok(Vec::new())
+}
+
+/// Nothing, if the user may not list them.
+async fn listed(
+    asking: &Asking,
+    namespace: Option<&str>,
+) -> Result<Option<Vec<HostBmcs>>, Failure> {
+    type Page = ObjectList<Sighting>;
     let mut params = ListParams::default().limit(PAGE);
     let mut others = Vec::new();
     loop {
         let page = match asking.page::<BareMetalHost, Page>(&(), namespace, &params).await? {
             Answer::Here(page) => page,
-            Answer::Forbidden => {
-                let right = right::<BareMetalHost>("list", &(), namespace);
-                eprintln!("{}", text::not_compared(&right));
-                return Ok(others);
-            }
+            Answer::Forbidden => return Ok(None),
             Answer::Unreadable(why) => {
                 return Err(Failure::Unanswered(text::undecodable("BareMetalHost", &why)));
             }
-            Answer::Gone | Answer::Unserved => return Ok(others),
+            Answer::Gone | Answer::Unserved => return Ok(Some(others)),
         };
-        for host in &page.items {
-            let address = host.spec.bmc.as_ref().map(|it| it.address.clone());
-            others.extend(address.filter(|it| !it.is_empty()).map(|it| (host.name_any(), it)));
-        }
+        others.extend(page.items.iter().map(bmcs_of));
         match page.metadata.continue_.filter(|it| !it.is_empty()) {
             Some(next) => params = params.continue_token(&next),
-            None => return Ok(others),
+            None => return Ok(Some(others)),
         }
     }
 }

@@ -1,11 +1,15 @@
 //! Which BMC a discovered host would get, from the address that its machine named. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use api_types::metal3::{BareMetalHost, DiscoveredBmc};
 use api_types::names::ferrite::BMC_ADDRESS;
+use controller_kit::engine::ObjectKey;
 use host_discovery::bmc::BmcPolicy;
+use host_discovery::driver::ip_of;
 use host_discovery::inventory::Facts;
+use host_discovery::sighting::Sighting;
 use kube::ResourceExt as _;
 use serde::Serialize;
 
@@ -58,9 +62,8 @@ impl Template {
         if host.metadata.deletion_timestamp.is_some() {
             return Err(text::adopts_deleted(&name));
         }
-        let told = host.annotation(BMC_ADDRESS).unwrap_or_default();
-        let addresses = told.split(',').filter_map(|it| it.trim().parse().ok()).collect();
-        let facts = Facts { bmc: addresses, ..Facts::default() };
+        let bmc = named(host.annotation(BMC_ADDRESS)).collect();
+        let facts = Facts { bmc, ..Facts::default() };
         let Some(proposed) = self.policy.proposed(&facts) else {
             return Err(text::no_bmc_address(&name, BMC_ADDRESS));
         };
@@ -72,46 +75,55 @@ impl Template {
         })
     }
 
-    /// What is written to these hosts. `others`: the name and the BMC address of each host of the namespace.
+    /// What is written to these hosts, of which `others` may have or name the same BMC. The hosts themselves may be among them.
     ///
     /// # Errors
     /// With a sentence for each host that cannot get a BMC.
     pub(crate) fn plan(
         &self,
         hosts: &[BareMetalHost],
-        others: &[(String, String)],
+        others: &[HostBmcs],
     ) -> Result<Vec<Adoption>, Vec<String>> {
         let (mut plan, mut mistakes) = (Vec::new(), Vec::new());
-        let mut taken: BTreeMap<&str, &str> = BTreeMap::new();
-        for (name, address) in others {
-            taken.insert(place(address), name);
-        }
-        for host in hosts {
-            match self.adoption(host) {
-                Ok(adoption) => plan.push(adoption),
-                Err(why) => mistakes.push(why),
+        let own: Vec<HostBmcs> = hosts
+            .iter()
+            .map(|it| (ObjectKey::of(it), named(it.annotation(BMC_ADDRESS)).collect()))
+            .collect();
+        let mut holders: BTreeMap<IpAddr, BTreeSet<&ObjectKey>> = BTreeMap::new();
+        for (host, bmcs) in own.iter().chain(others) {
+            for ip in bmcs {
+                holders.entry(*ip).or_default().insert(host);
             }
         }
-        for it in &plan {
-            match taken.insert(place(&it.address), &it.host) {
-                Some(other) if other != it.host => {
-                    mistakes.push(text::same_address(&it.host, other, &it.address));
+        for (host, (key, bmcs)) in hosts.iter().zip(&own) {
+            match self.adoption(host) {
+                Ok(adoption) => {
+                    let mut sharing = bmcs.iter().filter_map(|ip| holders.get(ip)).flatten();
+                    if let Some(other) = sharing.find(|it| **it != key) {
+                        mistakes.push(text::same_address(key, other, &adoption.address));
+                    }
+                    plan.push(adoption);
                 }
-                _ => {}
+                Err(why) => mistakes.push(why),
             }
         }
         if mistakes.is_empty() { Ok(plan) } else { Err(mistakes) }
     }
 }
 
-/// The host of an address, without how it is spoken to: two kinds of address may lead to one BMC.
-fn place(address: &str) -> &str {
-    let behind = address.split_once("://").map_or(address, |(_, behind)| behind);
-    let host = behind.split('/').next().unwrap_or(behind);
-    match host.rfind(']') {
-        Some(end) => &host[..=end],
-        None => host.split(':').next().unwrap_or(host),
-    }
+/// A host, and the addresses at which its BMC is, or was when its machine was discovered.
+pub(crate) type HostBmcs = (ObjectKey, BTreeSet<IpAddr>);
+
+/// Those of a host that may be in the way of others.
+pub(crate) fn bmcs_of(host: &Sighting) -> HostBmcs {
+    let has = host.bmc_address().and_then(ip_of);
+    (ObjectKey::of(host), has.into_iter().chain(named(host.annotation(BMC_ADDRESS))).collect())
+}
+
+/// The addresses that a machine named. One address has many spellings.
+fn named(told: Option<&str>) -> impl Iterator<Item = IpAddr> {
+    let told = told.unwrap_or_default().split(',');
+    told.filter_map(|it| it.trim().parse::<IpAddr>().ok()).map(|ip| ip.to_canonical())
 }
 
 #[cfg(test)]
@@ -158,17 +170,48 @@ mod tests {
         assert!(said[1].contains("has the BMC ipmi://x"), "{said:?}");
     }
 
+    /// A host of this namespace, as it is listed.
+    fn listed(namespace: &str, name: &str, told: &str, address: &str) -> HostBmcs {
+        let annotations = json!({ "ferrite.metal3.io/bmc-address": told });
+        let host = json!({
+            "metadata": { "namespace": namespace, "name": name, "annotations": annotations },
+            "spec": { "bmc": { "address": address, "credentialsName": "x" }, "online": "odd" },
+        });
+        bmcs_of(&serde_json::from_value(host).unwrap())
+    }
+
     #[test]
     fn one_address_is_of_one_host() {
         let hosts = ["a", "b"].map(|name| host(name, "192.0.2.1", json!({})));
         assert!(template().plan(&hosts, &[]).unwrap_err()[0].contains("192.0.2.1"));
-        let other = |address: &str| vec![("z".to_owned(), address.to_owned())];
+        let other = |address: &str| vec![listed("", "z", "", address)];
         let one = &hosts[..1];
         assert!(
             template().plan(one, &other("ipmi://192.0.2.1:623")).is_err(),
             "spoken to otherwise"
         );
         assert!(template().plan(one, &other("ipmi://192.0.2.11")).is_ok());
+        assert!(template().plan(one, &[listed("", "a", "192.0.2.1", "")]).is_ok(), "itself");
+    }
+
+    #[test]
+    fn an_address_is_compared_in_all_namespaces_and_spellings_and_with_what_machines_named() {
+        let one = [host("a", "192.0.2.1,2001:db8::a", json!({}))];
+        for (other, is_shared) in [
+            (listed("elsewhere", "z", "", "ipmi://192.0.2.1"), true),
+            // Another host of its name.
+            (listed("elsewhere", "a", "192.0.2.1", ""), true),
+            (listed("", "z", "192.0.2.9,192.0.2.1", ""), true),
+            (listed("", "z", "2001:DB8:0::000a", "ipmi://192.0.2.9"), true),
+            (listed("", "z", "", "redfish://[2001:0db8:0:0::a]:8443/redfish/v1"), true),
+            (listed("", "z", "::ffff:192.0.2.1", ""), true),
+            (listed("", "z", "192.0.2.9", "redfish://[2001:db8::b]/redfish/v1"), false),
+        ] {
+            let plan = template().plan(&one, std::slice::from_ref(&other));
+            assert_eq!(plan.is_err(), is_shared, "{other:?}");
+        }
+        let said = template().plan(&one, &[listed("elsewhere", "z", "192.0.2.1", "")]);
+        assert!(said.unwrap_err()[0].contains("BareMetalHost elsewhere/z"));
     }
 
     #[test]

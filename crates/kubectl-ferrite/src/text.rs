@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use api_types::hive::{ClusterDeploymentCustomization, EntryState};
 use api_types::metal3::ProvisioningState;
+use controller_kit::engine::ObjectKey;
 
 use crate::model::Object;
 
@@ -473,15 +474,18 @@ pub(crate) fn no_bmc_address(host: &str, annotation: &str) -> String {
     )
 }
 
-pub(crate) fn same_address(host: &str, other: &str, address: &str) -> String {
+pub(crate) fn same_address(host: &ObjectKey, other: &ObjectKey, address: &str) -> String {
+    let is_beside = host.namespace == other.namespace;
+    let (host, other) =
+        (&host.name, if is_beside { other.name.clone() } else { other.to_string() });
     format!(
-        "BareMetalHost {host} would get the BMC of BareMetalHost {other}: {address}. Find out which machine has it, and leave the other out."
+        "BareMetalHost {host} would get the BMC of BareMetalHost {other}, which has or names it: {address}. Find out which machine has it, and delete the host of the other."
     )
 }
 
 pub(crate) fn not_compared(right: &str) -> String {
     format!(
-        "The addresses are not compared with those of other hosts: you lack the right to {right}."
+        "The addresses are not compared with those of all other hosts: you lack the right to {right}."
     )
 }
 

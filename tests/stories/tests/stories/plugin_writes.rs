@@ -110,6 +110,14 @@ async fn a_discovered_host_gets_the_bmc_that_its_machine_named_once() {
     secrets.create(&PostParams::default(), &secret).await.unwrap();
     let said = adopt(&["a", "b", "--yes"]).await;
     assert!(said.code == 1 && said.err.contains("would get the BMC of"), "{}", said.err);
+    // Also alone: the machine of the other one may be the right one.
+    let said = adopt(&["a", "--yes"]).await;
+    assert!(said.code == 1 && said.err.contains("BareMetalHost b"), "{}", said.err);
+    let names = async |told: &str| {
+        let told = json!({"metadata": {"annotations": {"ferrite.metal3.io/bmc-address": told}}});
+        hosts.patch("b", &PatchParams::default(), &Patch::Merge(&told)).await.unwrap();
+    };
+    names("192.0.2.9").await;
     for (words, code) in [(&["a", "c", "--dry-run"][..], 0), (&["a", "c"][..], 2)] {
         let said = adopt(words).await;
         assert!(said.code == code && said.out.contains("https://192.0.2.8/"), "{}", said.err);
@@ -122,6 +130,7 @@ async fn a_discovered_host_gets_the_bmc_that_its_machine_named_once() {
     assert_eq!((&bmc["address"], &bmc["credentialsName"]), (&json!(address), &json!("racks")));
     let said = adopt(&["a", "--yes"]).await;
     assert!(said.code == 1 && said.err.contains("has the BMC"), "{}", said.err);
+    names("192.0.2.7").await;
     let said = adopt(&["b", "--yes"]).await;
     assert!(said.code == 1 && said.err.contains("BareMetalHost a"), "{}", said.err);
 }
@@ -134,7 +143,7 @@ async fn a_host_that_another_changed_after_the_plan_gets_no_bmc() {
     let plane = plane().await;
     let (client, namespace) = (plane.admin().await, plane.namespace("meanwhile").await);
     let hosts = bmo::api(&client, &namespace);
-    for (name, told) in [("a", "192.0.2.7"), ("b", "192.0.2.8")] {
+    for (name, told) in [("a", "192.0.2.17"), ("b", "192.0.2.18")] {
         let host = serde_json::from_value(json!({
             "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
             "metadata": {"name": name, "annotations": {"ferrite.metal3.io/bmc-address": told}},
@@ -159,7 +168,7 @@ async fn a_host_that_another_changed_after_the_plan_gets_no_bmc() {
         output
     });
     let mut output = output.await.unwrap();
-    let theirs = json!({"address": "ipmi://192.0.2.9", "credentialsName": "theirs"});
+    let theirs = json!({"address": "ipmi://192.0.2.19", "credentialsName": "theirs"});
     let change = Patch::Merge(json!({"spec": {"bmc": theirs}}));
     hosts.patch("b", &PatchParams::default(), &change).await.unwrap();
     let said = tokio::task::spawn_blocking(move || {
@@ -182,13 +191,13 @@ async fn who_may_only_read_is_told_the_missing_right_by_each_write() {
     bmo::make_host(&client, &namespace, "h", &namespace, &labels).await.unwrap();
     play(&client, &namespace, "h", "Completed", &[]).await;
     let told = json!({"metadata": {"annotations": {
-        "ferrite.metal3.io/bmc-address": "192.0.2.7", "reboot.metal3.io/held": "",
+        "ferrite.metal3.io/bmc-address": "192.0.2.27", "reboot.metal3.io/held": "",
     }}});
     let hosts = bmo::api(&client, &namespace);
     hosts.patch("h", &PatchParams::default(), &Patch::Merge(&told)).await.unwrap();
     let discovered = serde_json::from_value(json!({
         "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
-        "metadata": {"name": "d", "annotations": {"ferrite.metal3.io/bmc-address": "192.0.2.7"}},
+        "metadata": {"name": "d", "annotations": {"ferrite.metal3.io/bmc-address": "192.0.2.28"}},
         "spec": {"online": true},
     }));
     hosts.create(&PostParams::default(), &discovered.unwrap()).await.unwrap();
