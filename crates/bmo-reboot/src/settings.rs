@@ -6,6 +6,7 @@ use api_types::capi::is_watched;
 use api_types::extensions;
 use api_types::metal3::BareMetalHost;
 use api_types::names::capi::WATCH_FILTER;
+use api_types::names::ferrite::POWER_SELECTOR;
 use clap::{Args, Parser};
 use controller_kit::config::{
     Command, Config, Settings, above_zero, defaults, reads, span, switch,
@@ -47,7 +48,7 @@ pub struct Policy {
     /// as not given. Instances with different selectors also need different namespaces or watch filters
     #[arg(
         long = "host-selector", env = "FERRITE_HOST_SELECTOR",
-        default_value = "ferrite.metal3.io/power=managed", value_parser = reads(selector_of).even_nothing()
+        default_value = POWER_SELECTOR, value_parser = reads(selector_of).even_nothing()
     )]
     pub selector: Selector,
     /// Value of Cluster API's watch label, if only hosts with it count.
@@ -87,6 +88,7 @@ impl Default for Policy {
 
 impl Policy {
     /// The policy under the common settings.
+    #[must_use]
     pub fn check(self, config: &Config) -> Self {
         let soft_slice = self.soft_slice.min(self.soft_timeout);
         Self { soft_slice, watch_filter: config.watch_filter.clone(), ..self }

@@ -63,6 +63,9 @@ pub struct Policy {
     /// Let replicas follow free hosts where the annotation ferrite.metal3.io/scale-to-hosts asks for it
     #[arg(long, env = "FERRITE_SCALE_TO_HOSTS", default_value = "false", value_parser = reads(switch))]
     pub scale_to_hosts: bool,
+    /// For how long a number of hosts has to stay before replicas follow it: a rack that is plugged in is one write.
+    #[arg(skip = Duration::from_secs(30))]
+    pub scale_settle: Duration,
 }
 
 impl Default for Policy {
@@ -117,9 +120,9 @@ mod tests {
         let (cli, mistakes) = parse_words::<Cli>([NAME]).unwrap();
         assert_eq!(cli.own, Policy::default());
         assert!(mistakes.lines().is_empty(), "{mistakes:?}");
-        let Policy { strict_reuse, reservation_grace, collect_capm3, scale_to_hosts } = cli.own;
-        assert_eq!(reservation_grace, Duration::from_secs(120));
-        assert!(!strict_reuse && !collect_capm3 && !scale_to_hosts);
+        let it = cli.own;
+        assert_eq!((it.reservation_grace.as_secs(), it.scale_settle.as_secs()), (120, 30));
+        assert!(!it.strict_reuse && !it.collect_capm3 && !it.scale_to_hosts);
     }
 
     #[tokio::test]

@@ -11,7 +11,8 @@ use controller_kit::backoff::Class as Retry;
 use controller_kit::engine::{
     self, Controller, Decision, Error, Lookout, Next, Now, Outcome, Shared,
 };
-use controller_kit::watch::{self, Broken, Watched};
+use controller_kit::unread::Broken;
+use controller_kit::watch::{self, Watched};
 use k8s_openapi::api::core::v1::{Namespace, ObjectReference};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::jiff::Timestamp;

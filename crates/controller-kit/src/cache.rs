@@ -7,7 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store};
 
 use crate::engine::ObjectKey;
-use crate::watch::{Undecodable, Watchable, Watched};
+use crate::unread::Undecodable;
+use crate::watch::{Watchable, Watched};
 
 /// What a watch has shown of a kind, in the version in which that is served. It is behind the writes of everybody, also our own.
 #[derive(Clone)]

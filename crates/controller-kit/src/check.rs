@@ -110,7 +110,7 @@ impl Check {
 }
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a check of the controller's own may take: longer than two requests to Ironic by default, whose errors say more.
+/// How long a check of the controller's own may take: longer than two requests to a neighbour by default, whose errors say more.
 const OWN_PATIENCE: Duration = Duration::from_secs(90);
 /// The result of a check that was left out.
 const UNCHECKED: &str = "not checked: the API server does not answer";

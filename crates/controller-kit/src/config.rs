@@ -92,6 +92,7 @@ pub fn parse_words<C: Parser>(
 /// # Panics
 /// When a flag has no default that can be read.
 #[must_use]
+#[expect(clippy::expect_used, reason = "the tests of each controller read its defaults")]
 pub fn defaults<A: Args>() -> A {
     let command =
         A::augment_args(clap::Command::new("")).mut_args(|arg| with_habits(arg).env(None));

@@ -13,7 +13,7 @@ use crate::metrics::Metrics;
 use crate::readiness::Readiness;
 use crate::shared::Shared;
 use crate::shutdown::Shutdown;
-use crate::watch::Undecodable;
+use crate::unread::Undecodable;
 
 /// Handles to everything that the process shares; a clone is cheap.
 #[derive(Clone)]

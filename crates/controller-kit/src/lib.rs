@@ -41,6 +41,7 @@ pub mod served;
 mod shared;
 pub mod shutdown;
 pub mod telemetry;
+pub mod unread;
 pub mod watch;
 
 pub use kit::Kit;

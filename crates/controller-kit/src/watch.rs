@@ -4,7 +4,7 @@
 //! once per version, counted, and listed for whoever wants to tell the object's owner.
 //! Only what the type names is kept in memory, and never `managedFields`.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::api_error;
 use crate::engine::ObjectKey;
 use crate::guarded::Guarded;
 use crate::kit::Kit;
-use crate::shared::Shared;
+use crate::unread::{Broken, Undecodable};
 
 /// A kind that is watched.
 pub struct Watched<K>
@@ -41,64 +41,10 @@ where
     pub(crate) version: K::DynamicType,
 }
 
-/// Objects of one kind that cannot be decoded; absent from the store, which is not the same as gone.
-#[derive(Clone, Default)]
-pub struct Undecodable(Arc<Shared<BTreeMap<ObjectKey, Broken>>>);
-
-/// An object that cannot be decoded.
-#[derive(Clone, Debug)]
-pub struct Broken {
-    /// For events.
-    pub object: ObjectReference,
-    /// What can be read of it.
-    pub metadata: ObjectMeta,
-    /// Which field is wrong and how.
-    pub problem: String,
-}
-
-impl Broken {
-    /// What its owner is told.
-    pub fn complaint(&self) -> String {
-        format!("This object cannot be read and is ignored until it is corrected: {}", self.problem)
-    }
-}
-
-impl Undecodable {
-    /// The problem of this object, if it has one.
-    pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Broken> {
-        self.0.lock().get(&ObjectKey::new(namespace.unwrap_or_default(), name)).cloned()
-    }
-
-    /// Takes notice of one. Gives what was known of it.
-    pub fn put(&self, broken: Broken) -> Option<Broken> {
-        self.0.lock().insert(ObjectKey::of_meta(&broken.metadata), broken)
-    }
-
-    /// All of them, in the order of their names.
-    pub fn all(&self) -> Vec<Broken> {
-        self.0.lock().values().cloned().collect()
-    }
-}
-
 /// Keeps a store fed, and tells of each change. Ends with the watch.
 pub async fn feed<K>(mut changes: BoxStream<'static, K>, mut tell: impl FnMut(&K)) {
     while let Some(changed) = changes.next().await {
         tell(&changed);
-    }
-}
-
-/// The objects that cannot be decoded of which the owners were told, by UID and version.
-#[derive(Default)]
-pub(crate) struct Complaints(HashSet<(Option<String>, Option<String>)>);
-
-impl Complaints {
-    /// Those whose owners are to be told now. What can be decoded again or is gone is forgotten.
-    pub(crate) fn news(&mut self, broken: &[Undecodable]) -> Vec<Broken> {
-        let version = |it: &Broken| (it.object.uid.clone(), it.object.resource_version.clone());
-        let mut news: Vec<Broken> = broken.iter().flat_map(Undecodable::all).collect();
-        let before = std::mem::replace(&mut self.0, news.iter().map(version).collect());
-        news.retain(|it| !before.contains(&version(it)));
-        news
     }
 }
 
@@ -309,8 +255,9 @@ impl<K: Watchable> Listing<K> {
     fn listed(&mut self, index: usize) {
         let part = &mut self.parts[index];
         part.listed = true;
-        self.undecodable.0.lock().retain(|key, it| {
-            part.broken.contains(key) || !part.covers(it.object.namespace.as_ref())
+        self.undecodable.retain(|it| {
+            part.broken.contains(&ObjectKey::of_meta(&it.metadata))
+                || !part.covers(it.object.namespace.as_ref())
         });
         self.count();
         if self.parts.iter().all(|part| part.listed) {
@@ -333,7 +280,7 @@ impl<K: Watchable> Listing<K> {
 
     /// An object cannot be decoded.
     fn note(&self, meta: &ObjectMeta, problem: &str) {
-        let (key, version) = (ObjectKey::of_meta(meta), meta.resource_version.clone());
+        let version = meta.resource_version.clone();
         let object = ObjectReference {
             resource_version: version.clone(),
             uid: meta.uid.clone(),
@@ -345,7 +292,7 @@ impl<K: Watchable> Listing<K> {
         if known.is_none_or(|known| known.object.resource_version != version) {
             tracing::warn!(
                 object.kind = self.kind,
-                object.name = %key,
+                object.name = %ObjectKey::of_meta(meta),
                 error = problem,
                 "An object cannot be decoded, but for its metadata"
             );
@@ -355,13 +302,13 @@ impl<K: Watchable> Listing<K> {
 
     /// An object can be decoded, or is gone.
     fn forget(&self, key: &ObjectKey) {
-        if self.undecodable.0.lock().remove(key).is_some() {
+        if self.undecodable.remove(&key.namespace, &key.name) {
             self.count();
         }
     }
 
     fn count(&self) {
-        let count = i64::try_from(self.undecodable.0.lock().len()).unwrap_or(i64::MAX);
+        let count = i64::try_from(self.undecodable.len()).unwrap_or(i64::MAX);
         self.kit.metrics.undecodable.with_label_values(&[self.kind.as_str()]).set(count);
     }
 
@@ -459,35 +406,5 @@ impl<K: Watchable> Feed<K> {
         let known = known.iter().map(|it| self.listing.reference(it.meta()));
         let gone: Vec<ObjectRef<K>> = known.filter(|it| !seen.contains(it)).collect();
         gone.iter().filter_map(|it| self.remove(it)).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_owner_of_an_object_is_told_once_for_each_version_and_it_is_forgotten_when_it_is_gone() {
-        let broken = Undecodable::default();
-        let note = |version: &str| {
-            let object = ObjectReference {
-                uid: Some("u".to_owned()),
-                resource_version: Some(version.to_owned()),
-                ..ObjectReference::default()
-            };
-            let (metadata, problem) = (ObjectMeta::default(), "it broke".to_owned());
-            let it = Broken { object, metadata, problem };
-            broken.0.lock().insert(ObjectKey::new("a", "b"), it);
-        };
-        let mut complaints = Complaints::default();
-        let mut news = || complaints.news(std::slice::from_ref(&broken)).len();
-        assert_eq!(news(), 0);
-        note("1");
-        assert_eq!((news(), news()), (1, 0));
-        note("2");
-        assert_eq!((news(), news()), (1, 0));
-        broken.0.lock().clear();
-        assert_eq!(news(), 0);
-        assert!(complaints.0.is_empty());
     }
 }

@@ -8,7 +8,7 @@ use api_types::capi::is_watched;
 use api_types::metal3::BareMetalHostDiscovery;
 use controller_kit::Kit;
 use controller_kit::engine::{Class, Lookout, ObjectKey, Shared};
-use controller_kit::watch::Undecodable;
+use controller_kit::unread::Undecodable;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::Store;
 

@@ -12,7 +12,8 @@ use controller_kit::engine::{
     self, Class, Controller, Decision, Error, Event, Lookout, Next, Now, ObjectKey, Outcome,
     Reason as _, Shared,
 };
-use controller_kit::watch::{self, Broken, Told};
+use controller_kit::unread::Broken;
+use controller_kit::watch::{self, Told};
 use futures_util::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt as _;

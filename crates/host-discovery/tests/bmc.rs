@@ -253,8 +253,8 @@ fn machine_that_ironic_does_not_tell_of_holds_back_hosts_with_a_bmc() {
         );
         let listed = report(0, &plan, &machines, 0, 0).pending.remove(0).reason.unwrap();
         assert_eq!(listed.contains(&node(3).to_string()), is_named, "{listed}");
-        let plain = pass(&machines, &resource("racks", &json!({})), &none, true);
-        assert_eq!(plain.verdicts[0].reason, Reason::Created, "without a BMC none waits");
+        let without = pass(&machines, &resource("racks", &json!({})), &none, true);
+        assert_eq!(without.verdicts[0].reason, Reason::Created, "without a BMC none waits");
     }
     // One that has no inventory yet, or becomes no host, holds back none.
     let mut hosts = Index::default();

@@ -138,6 +138,7 @@ impl Default for Policy {
 
 impl Policy {
     /// The policy under the common settings; what does not fit together goes to `mistakes`.
+    #[must_use]
     pub fn check(self, config: &Config, mistakes: &mut Mistakes) -> Self {
         if self.stale >= self.power_off {
             let expected = format!("less than --power-off-timeout, which is {:?}", self.power_off);

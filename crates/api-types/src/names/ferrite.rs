@@ -8,6 +8,8 @@ pub const PREFIX: &str = "ferrite.metal3.io/";
 pub const POWER: &str = "ferrite.metal3.io/power";
 /// Value of [`POWER`].
 pub const POWER_MANAGED: &str = "managed";
+/// Selector of hosts with that label.
+pub const POWER_SELECTOR: &str = "ferrite.metal3.io/power=managed";
 
 /// Value of the operator's pause annotation when `bmo-reboot` set it. Only a pause with exactly
 /// this value is treated as ours and lifted again.

@@ -537,24 +537,6 @@ fn a_deprovisioned_host_loses_all_requests_and_both_stamps() {
 }
 
 #[test]
-fn a_machine_that_went_off_in_a_cycle_is_still_known_to_reboot() {
-    let host = cycling(&[], Reason::HardPowerOff, true, 9);
-    let done = decided(&host, &node(Power::Off));
-    let told = done.status.progress.unwrap();
-    assert!(host.powered_on && told.rebooting, "{told:?}");
-}
-
-#[test]
-fn one_stamp_is_enough_to_know_that_a_host_was_provisioned() {
-    for stamps in [(Some(at(999_000)), None), (None, Some(at(999_500)))] {
-        let state = ProvisioningState::Available;
-        let (pending, last) = stamps;
-        let done = decided(&Host { state, pending, last, ..host() }, &NodeSeen::NotAsked);
-        assert!(done.status.clear_stamps, "{stamps:?}");
-    }
-}
-
-#[test]
 fn a_state_of_a_newer_operator_costs_no_hold_and_no_stamp_and_is_not_the_end_of_the_memory() {
     let mut host = cycling(&[(PLAIN, ""), (HOLD, "")], Reason::HeldOff, true, 9);
     host.state = ProvisioningState::Other("updating".to_owned());

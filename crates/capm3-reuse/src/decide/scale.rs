@@ -1,7 +1,5 @@
 //! How many machines there are to be where replicas follow hosts.
 
-use std::time::Duration;
-
 use controller_kit::engine::{Event, Next, Reason as _};
 
 use super::step;
@@ -10,9 +8,6 @@ use crate::reason::Reason;
 use crate::reservation::fingerprint;
 use crate::settings::Policy;
 use crate::text;
-
-/// For how long a number of hosts has to stay before replicas follow it: a rack that is plugged in is one write.
-const SETTLE: Duration = Duration::from_secs(30);
 
 pub(super) fn is_halted(seen: &ScaledSeen) -> Option<Decision> {
     seen.is_halted.then(|| leaves(Reason::ScalingHalted, text::SCALE_HALTED))
@@ -42,8 +37,8 @@ pub(super) fn follows(seen: &ScaledSeen, policy: &Policy) -> Decision {
         return Decision::rest(Reason::FollowsHosts);
     };
     let settled = seen.settled_for.unwrap_or_default();
-    if settled < SETTLE {
-        let next = Next::After(SETTLE.saturating_sub(settled));
+    if settled < policy.scale_settle {
+        let next = Next::After(policy.scale_settle.saturating_sub(settled));
         return Decision { next, ..Decision::rest(Reason::ScalingSoon) };
     }
     let text = text::scaled(seen.replicas, replicas, hosts);

@@ -4,7 +4,7 @@ use api_types::capi::{Cluster, ClusterSpec};
 use api_types::name::is_name;
 use api_types::names;
 use controller_kit::engine::{Error, found};
-use controller_kit::watch::Broken;
+use controller_kit::unread::Broken;
 use kube::api::DynamicObject;
 use serde_json::Value;
 

@@ -27,7 +27,7 @@ use crate::backoff::{self, Class as RetryClass};
 use crate::kit::Kit;
 use crate::metrics;
 use crate::shared::Shared;
-use crate::watch::{Broken, Complaints};
+use crate::unread::{Broken, Complaints};
 
 /// A pass that takes longer leaves its place to others: something that it waits for does not answer.
 const PASS_PATIENCE: Duration = Duration::from_secs(2);

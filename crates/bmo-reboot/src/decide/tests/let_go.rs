@@ -141,3 +141,21 @@ fn an_ironic_that_is_silent_keeps_a_deleted_host_only_for_a_cycle_and_says_so() 
         (0, Some(Reason::IronicUnreachable))
     );
 }
+
+#[test]
+fn a_machine_that_went_off_in_a_cycle_is_still_known_to_reboot() {
+    let host = cycling(&[], Reason::HardPowerOff, true, 9);
+    let done = decided(&host, &node(Power::Off));
+    let told = done.status.progress.unwrap();
+    assert!(host.powered_on && told.rebooting, "{told:?}");
+}
+
+#[test]
+fn one_stamp_is_enough_to_know_that_a_host_was_provisioned() {
+    for stamps in [(Some(at(999_000)), None), (None, Some(at(999_500)))] {
+        let state = ProvisioningState::Available;
+        let (pending, last) = stamps;
+        let done = decided(&Host { state, pending, last, ..host() }, &NodeSeen::NotAsked);
+        assert!(done.status.clear_stamps, "{stamps:?}");
+    }
+}

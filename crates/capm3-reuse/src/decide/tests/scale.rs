@@ -16,7 +16,7 @@ use crate::settings::Policy;
 const SETTLE: Duration = Duration::from_secs(30);
 
 fn policy() -> Policy {
-    Policy { scale_to_hosts: true, ..Policy::default() }
+    Policy { scale_to_hosts: true, scale_settle: SETTLE, ..Policy::default() }
 }
 
 /// A deployment of three machines, all with a host, for which another number has been wanted for long enough.

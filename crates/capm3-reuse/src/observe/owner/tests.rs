@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use api_types::capi::{MachineDeployment, MachineDeploymentKind};
-use controller_kit::watch::Broken;
+use controller_kit::unread::Broken;
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::*;

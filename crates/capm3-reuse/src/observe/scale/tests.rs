@@ -1,7 +1,5 @@
 //! Which hosts count for whose replicas.
 
-use std::time::Duration;
-
 use api_types::capi::{MachineDeployment, MachineSet};
 use api_types::capm3::{Metal3Machine, Metal3MachineTemplate};
 use controller_kit::engine::ObjectKey;

@@ -271,7 +271,8 @@ async fn run(plane: &ControlPlane, namespace: &str, ironic: &str) -> [Running; 4
         bmo_reboot::run(client, namespace, bmo_reboot::quick(), ironic)
     });
     let policy = ::capm3_reuse::settings::Policy {
-        scale_to_hosts: Some(SETTLE),
+        scale_to_hosts: true,
+        scale_settle: SETTLE,
         ..::capm3_reuse::settings::Policy::default()
     };
     let (reuse, _) = capm3_reuse::ground::start(plane, namespace, policy).await;

@@ -50,9 +50,10 @@ pub(crate) async fn start(
     namespace: &str,
     policy: Policy,
 ) -> (Running, String) {
-    let (account, user) = match policy.scale_to_hosts {
-        Some(_) => scaling_account(plane, namespace).await,
-        None => account(plane, namespace).await,
+    let (account, user) = if policy.scale_to_hosts {
+        scaling_account(plane, namespace).await
+    } else {
+        account(plane, namespace).await
     };
     (disturbed(account, namespace, policy, Plan::none("capm3-reuse")), user)
 }

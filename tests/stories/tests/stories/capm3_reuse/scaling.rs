@@ -33,7 +33,7 @@ pub(super) fn scale_to_hosts(asked: &str) -> Value {
 }
 
 fn policy() -> Policy {
-    Policy { scale_to_hosts: Some(SETTLE), ..Policy::default() }
+    Policy { scale_to_hosts: true, scale_settle: SETTLE, ..Policy::default() }
 }
 
 async fn has_replicas(scene: (&kube::Client, &str), kind: Kind, name: &str, replicas: i64) {

@@ -294,8 +294,9 @@ fn scaling() -> Scenario {
         beyond: Vec::new(),
         phases,
         run: Arc::new(|client, namespace| {
-            let scale_to_hosts = Some(Duration::from_secs(1));
-            Box::pin(run(client, namespace, Policy { scale_to_hosts, ..Policy::default() }))
+            let scale_settle = Duration::from_secs(1);
+            let policy = Policy { scale_to_hosts: true, scale_settle, ..Policy::default() };
+            Box::pin(run(client, namespace, policy))
         }),
         invariants: follow_hosts(),
         patience: Duration::from_secs(120),
