@@ -182,7 +182,7 @@ reasons! {
             "The API server or a webhook refused a write to the host.",
             "Allow or correct what the message names: a permission, or the operator's webhook.",
             on: [POWER_MANAGED, EVENT],
-            more: "The operator's webhook judges every change of an annotation. It refuses also while it is down, and for a host that its newer release finds wrong. The controller retries at least every half minute, and writes one event an hour. Meanwhile the machine is switched on. A further plain request of the same mode counts only once the first one is removed.";
+            more: "The operator's webhook judges every change of an annotation. It refuses also while it is down, and for a host that its newer release finds wrong. The controller retries at least every half minute, and writes one event an hour. Meanwhile the machine is switched on. A further plain request of the same mode counts only once the first one is removed. A host that cannot be taken over stays the operator's until the pause is allowed.";
     }
 }
 

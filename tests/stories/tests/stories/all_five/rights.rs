@@ -90,15 +90,15 @@ const RARE: [Rare; 27] = [
         "capm3-reuse",
         &["get"],
         (CAPI, "machinedeployments"),
-        "capm3-reuse/src/observe/owner.rs",
-        "\"MachineDeployment\" | \"KubeadmControlPlane\")",
+        "capm3-reuse/src/served.rs",
+        "\"MachineDeployment\" => true",
     ),
     rare(
         "capm3-reuse",
         &["get"],
         ("controlplane.cluster.x-k8s.io", "kubeadmcontrolplanes"),
-        "capm3-reuse/src/observe/owner.rs",
-        "\"MachineDeployment\" | \"KubeadmControlPlane\")",
+        "capm3-reuse/src/served.rs",
+        "\"KubeadmControlPlane\" => self.control_plane.is_some()",
     ),
     // A cluster that the cache does not have.
     rare(
