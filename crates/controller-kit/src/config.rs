@@ -352,11 +352,11 @@ impl Settings {
     pub fn check(self, controller: &'static str, mistakes: &mut Mistakes) -> Config {
         let (duration, deadline) = (self.lease_duration, self.renew_deadline);
         // A value that could not be read is the default here.
-        if mistakes.0.is_empty() && deadline >= duration {
+        if deadline >= duration {
             let expected = format!("less than --lease-duration, which is {duration:?}");
             mistakes.add("--renew-deadline", deadline, &expected);
         }
-        if mistakes.0.is_empty() && self.retry_period * 2 > deadline {
+        if self.retry_period * 2 > deadline {
             let expected = format!("at most half of --renew-deadline, which is {deadline:?}");
             mistakes.add("--retry-period", self.retry_period, &expected);
         }

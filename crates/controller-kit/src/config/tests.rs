@@ -129,6 +129,13 @@ fn durations_must_fit_together() {
 }
 
 #[test]
+fn what_does_not_fit_together_is_told_beside_what_cannot_be_read() {
+    let mistakes = read(&["--concurrency=0", "--lease-duration=5s"]).1;
+    assert_eq!(mistakes.len(), 2, "{mistakes:?}");
+    assert!(mistakes[1].starts_with("--renew-deadline"), "{mistakes:?}");
+}
+
+#[test]
 fn election_is_switched_off_by_a_value_only() {
     assert!(read(&["--leader-elect"]).0.lease.is_some());
     assert!(read(&["--leader-elect=false"]).0.lease.is_none());
