@@ -32,6 +32,8 @@ const SHORTEST_REST: Duration = Duration::from_secs(2);
 const SILENT: Duration = Duration::from_secs(5);
 /// How long somebody waits for a list at most.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// A list that takes so many times as long as the last one is not waited for: it may hang, while Ironic answers about each node.
+const LATE: u32 = 3;
 /// How soon a node whose next step is Ironic's is looked at again, while few are waited for.
 const PACE: Duration = Duration::from_millis(700);
 /// How much later for each that is waited for.
@@ -89,8 +91,8 @@ struct Inner {
 struct Shared {
     wants: HashMap<String, Want>,
     last: Listed,
-    /// Whether a list is under way, and whether the last one was for many.
-    listing: bool,
+    /// Since when a list is under way, and whether the last one was for many.
+    listing: Option<Instant>,
     crowded: bool,
     /// Why nobody is answered, and whether somebody was not since that was looked at.
     silence: Option<String>,
@@ -167,6 +169,17 @@ impl Shared {
         self.last.ended.map(|ended| ended + (self.last.took * REST).max(SHORTEST_REST))
     }
 
+    /// How much longer a list is worth waiting for: nothing where none comes, or where one is late.
+    fn list_in(&self, now: Instant, patience: Duration) -> Duration {
+        let usual = (self.last.took * LATE).max(patience).min(PATIENCE);
+        let usual = if self.last.ended.is_some() { usual } else { PATIENCE };
+        match self.listing {
+            Some(since) => usual.saturating_sub(now.saturating_duration_since(since)),
+            None if self.rested().is_none_or(|rested| rested <= now) => usual,
+            None => Duration::ZERO,
+        }
+    }
+
     /// How long the pages of a list are that begins now.
     fn next_page(&self) -> u32 {
         let rests = self.wants.values().all(|it| it.rests);
@@ -218,6 +231,10 @@ impl Nodes {
     /// The client, for calls.
     pub fn client(&self) -> &Client {
         &self.0.client
+    }
+
+    fn patience(&self) -> Duration {
+        self.0.client.settings().patience
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
@@ -287,16 +304,16 @@ impl Nodes {
             if let Some(reading) = self.ready(id) {
                 return Some(reading);
             }
-            let soon = {
+            let left = {
                 let (mut shared, now) = (self.lock(), Instant::now());
-                let due = shared.rested().is_none_or(|rested| rested <= now);
                 let open = shared.wants.get(id).is_some_and(|want| want.is_open(now));
                 // No list comes from an Ironic that answers nobody.
-                let answers = shared.silence.is_none();
-                open && answers && (shared.listing || due) && shared.is_crowd(now)
+                let comes = open && shared.silence.is_none() && shared.is_crowd(now);
+                let list =
+                    if comes { shared.list_in(now, self.patience()) } else { Duration::ZERO };
+                list.min(PATIENCE.saturating_sub(began.elapsed()))
             };
-            let left = PATIENCE.saturating_sub(began.elapsed());
-            if !soon || tokio::time::timeout(left, news).await.is_err() {
+            if left.is_zero() || tokio::time::timeout(left, news).await.is_err() {
                 return self.ready(id);
             }
         }
@@ -339,7 +356,8 @@ impl Nodes {
     pub fn pace(&self, id: &str) -> Duration {
         let now = Instant::now();
         let mut shared = self.lock();
-        if shared.is_crowd(now) {
+        let is_late = shared.listing.is_some() && shared.list_in(now, self.patience()).is_zero();
+        if shared.is_crowd(now) && !is_late {
             return LISTED_PACE;
         }
         let all = shared.wants.values().filter(|it| !it.rests).count();
@@ -410,12 +428,12 @@ impl Nodes {
     async fn list(&self, follower: &impl Follow) -> Result<()> {
         let page = {
             let mut shared = self.lock();
-            shared.listing = true;
+            shared.listing = Some(Instant::now());
             shared.next_page()
         };
         let listed = self.pages(page, follower).await;
         let mut shared = self.lock();
-        shared.listing = false;
+        shared.listing = None;
         if let Ok(listed) = listed {
             shared.last = listed;
         } else {

@@ -124,6 +124,25 @@ fn a_crowd_that_calls_is_one_when_the_first_of_its_calls_ends() {
     assert!(!crowd(), "that one was over");
 }
 
+#[tokio::test]
+async fn a_list_that_hangs_is_waited_for_no_longer_than_lists_take() {
+    let nodes = nodes();
+    let began = Instant::now();
+    nodes.lock().last =
+        Listed { nodes: 9, took: Duration::from_millis(50), ended: began.checked_sub(PATIENCE) };
+    (0..=FEW).for_each(|number| nodes.want(&format!("n{number}")));
+    nodes.lock().listing = Some(began);
+    let waits = |passed| nodes.lock().list_in(began + passed, nodes.patience());
+    assert_eq!(waits(Duration::ZERO), nodes.patience());
+    assert_eq!(nodes.pace("n0"), LISTED_PACE);
+    nodes.lock().listing = began.checked_sub(nodes.patience());
+    let looked = tokio::time::timeout(nodes.patience(), nodes.awaited("n0")).await;
+    assert!(looked.is_ok_and(|it| it.is_none()), "all of them would wait");
+    assert!(nodes.pace("n0") < LISTED_PACE, "no list tells of it");
+    nodes.lock().last.took = Duration::from_secs(1);
+    assert_eq!(waits(Duration::ZERO), 2 * Duration::from_secs(1), "of many nodes it takes longer");
+}
+
 #[test]
 fn who_has_waited_for_long_brings_no_list_about_and_is_looked_at_ever_more_rarely() {
     let nodes = nodes();
