@@ -75,7 +75,11 @@ pub(super) async fn account(plane: &ControlPlane, name: &str) -> (kube::Config, 
 
 /// The controller in one namespace.
 pub(super) async fn run(client: Client, namespace: String, policy: Policy) {
-    let kit = in_process::kit(in_process::config("remediation", vec![namespace]), client);
+    run_in(client, vec![namespace], policy).await;
+}
+
+async fn run_in(client: Client, namespaces: Vec<String>, policy: Policy) {
+    let kit = in_process::kit(in_process::config("remediation", namespaces), client);
     Box::pin(controller::run(kit, policy)).await.unwrap();
 }
 
@@ -85,8 +89,17 @@ pub(crate) async fn start(
     namespace: &str,
     policy: Policy,
 ) -> (Running, String) {
-    let (account, user) = account(plane, namespace).await;
-    let run = |client| run(client, namespace.to_owned(), policy);
+    start_in(plane, vec![namespace.to_owned()], policy).await
+}
+
+/// The same for several namespaces.
+pub(super) async fn start_in(
+    plane: &ControlPlane,
+    namespaces: Vec<String>,
+    policy: Policy,
+) -> (Running, String) {
+    let (account, user) = account(plane, &namespaces[0]).await;
+    let run = |client| run_in(client, namespaces, policy);
     (Running::start(account, Plan::none("remediation"), run), user)
 }
 

@@ -1,11 +1,16 @@
 //! Several machines fail at once.
 
+use std::time::{Duration, Instant};
+
 use bench::cluster_api::objects::MACHINE;
+use bench::control_plane::ControlPlane;
 use bench::faults::{At, Fault, Plan};
+use futures_util::future::join_all;
+use remediation::settings::Policy;
 use serde_json::json;
 
-use super::ground::{account, planes, quick, run, start};
-use super::scene::{PATIENCE, Scene, history, keys, reboot};
+use super::ground::{account, planes, quick, run, start, start_in};
+use super::scene::{PATIENCE, REMEDIATION, Scene, history, keys, reboot, succeeded};
 use crate::in_process::Running;
 
 const MEMBERS: [&str; 3] = ["cp-0", "cp-1", "cp-2"];
@@ -87,4 +92,52 @@ async fn a_member_that_is_asked_for_while_the_key_of_another_is_on_its_way_waits
         assert!(history(&scene.get_host(name).await).is_empty(), "{name} was off as well");
     }
     one_at_a_time(&scene).await;
+}
+
+/// In each of many clusters a machine fails. Half of the clusters do not answer: they hang and refuse nobody.
+#[tokio::test(flavor = "multi_thread")]
+async fn clusters_that_hang_hold_up_no_other_cluster() {
+    const HALF: usize = 20;
+    let plane = &planes().await.management;
+    let own = ControlPlane::start("remediation-half").await.unwrap();
+    let hanging = own.kubeconfig_text("hangs", &["system:masters"]).unwrap();
+    let scenes =
+        join_all((0..2 * HALF).map(async |n| Scene::new(&format!("half-{n}")).await)).await;
+    let (sick, sound) = scenes.split_at(HALF);
+    for scene in &scenes {
+        scene.machine("first", "first").await;
+        scene.machine("second", "second").await;
+    }
+    for scene in sick {
+        scene.kubeconfig(&hanging).await;
+    }
+    let namespaces = scenes.iter().map(|it| it.namespace.clone()).collect();
+    let policy = Policy { fence: Duration::from_secs(10), ..quick() };
+    let (_running, _) = start_in(plane, namespaces, policy).await;
+    let recovered = async |name: &'static str| {
+        let began = Instant::now();
+        join_all(sound.iter().map(async |scene| scene.request(name, reboot(0, "300s")).await))
+            .await;
+        join_all(sound.iter().map(async |scene| scene.says(name, "Recovered").await)).await;
+        began.elapsed()
+    };
+    let without = recovered("first").await;
+    own.freeze(true).unwrap();
+    // More than there are passes at a time.
+    join_all(sick.iter().map(async |scene| {
+        scene.request("first", reboot(0, "300s")).await;
+        scene.request("second", reboot(0, "300s")).await;
+    }))
+    .await;
+    let with = recovered("second").await;
+    println!("{HALF} machines recovered: {without:?}, while as many clusters hang: {with:?}");
+    for scene in sick {
+        let request = scene.get(REMEDIATION, "first").await;
+        let request = serde_json::to_value(request).unwrap();
+        assert_ne!(succeeded(&request).1, "Recovered", "its node was answered about: {request:#}");
+    }
+    // Less than what one look at a cluster that hangs takes.
+    let most = without * 2 + Duration::from_secs(1);
+    assert!(with < most, "{with:?} instead of {without:?}");
+    own.freeze(false).unwrap();
 }
