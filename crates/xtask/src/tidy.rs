@@ -1,6 +1,6 @@
 //! Holds the house to its own rules. They are about text, so they are checked on text.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -50,6 +50,10 @@ const WRITES: &[&str] = &[
     ".ready_for_power(",
 ];
 
+/// Where names of ours stand, and the page that says what they are once their controller is gone.
+const OWN_NAMES: &str = "crates/api-types/src/names/ferrite.rs";
+const WHAT_STAYS: &str = "docs/ops/uninstall.md";
+
 /// Prefixes of labels and annotations: their names stand once, in api-types.
 const NAME_PREFIXES: &[&str] = &["metal3.io/", "cluster.x-k8s.io/", "hive.openshift.io/"];
 
@@ -72,6 +76,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
         }
     }
     broken.extend(ALL.iter().flat_map(|it| missing_files(&it.folder())));
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap_or_default();
+    broken.extend(unexplained(&read(OWN_NAMES), &read(WHAT_STAYS)));
     for (name, imports) in imports {
         let told = |chain: String| format!("{name}: modules go in a circle: {chain}");
         broken.extend(imports.circles().into_iter().map(told));
@@ -224,6 +230,18 @@ fn missing_files(folder: &str) -> Vec<String> {
     missing.map(|file| format!("{folder}: has no src/{file}, as every controller has")).collect()
 }
 
+/// One line for each name of ours that the page about uninstalling does not have: whoever finds it on an object then, does not
+/// know whether it may go.
+fn unexplained(names: &str, page: &str) -> Vec<String> {
+    let in_name = |it: char| it.is_ascii_alphanumeric() || it == '-';
+    let words: BTreeSet<&str> = page.split(|it| !in_name(it)).collect();
+    let own = names.lines().filter_map(|line| line.split_once("= \"ferrite.metal3.io/"));
+    let own = own.filter_map(|(_, rest)| rest.split_once('"')).map(|(name, _)| name);
+    let is_whole = |name: &&str| !name.is_empty() && name.chars().all(in_name);
+    let missing = own.filter(is_whole).filter(|name| !words.contains(name));
+    missing.map(|name| format!("{WHAT_STAYS}: does not name ferrite.metal3.io/{name}")).collect()
+}
+
 /// All files below a folder whose names end so, in a stable order.
 pub(crate) fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -369,6 +387,18 @@ mod tests {
         let missing = missing_files("crates/api-types");
         assert_eq!(missing.len(), CONTROLLER_FILES.len() - 1, "{missing:?}");
         assert!(missing[0].starts_with("crates/api-types: has no src/main.rs"), "{missing:?}");
+    }
+
+    #[test]
+    fn a_name_of_ours_that_uninstalling_does_not_explain_is_told() {
+        let names = "a = \"ferrite.metal3.io/\";\nb = \"ferrite.metal3.io/one\";\n\
+                     c = \"ferrite.metal3.io/one=two\";\nd = \"ferrite.metal3.io/on-it\";\n";
+        assert_eq!(unexplained(names, "one, on-it;"), Vec::<String>::new());
+        assert_eq!(unexplained(names, "one-more, on-it").len(), 1);
+        assert!(unexplained(names, "one").concat().ends_with("ferrite.metal3.io/on-it"));
+        let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+        assert_eq!(unexplained(&read(OWN_NAMES), &read(WHAT_STAYS)), Vec::<String>::new());
+        assert!(unexplained(&read(OWN_NAMES), "").len() > 20, "names are read from the code");
     }
 
     #[test]
