@@ -1,5 +1,6 @@
 //! The controllers as they are installed: images on an empty base, charts by helm, pods of a real kubelet.
 
+mod names;
 mod permissions;
 mod upgrade;
 mod watched;
