@@ -18,6 +18,8 @@ mod plugin;
 mod program;
 mod reasons;
 mod reference;
+#[cfg(test)]
+mod release;
 mod site;
 mod test;
 mod tidy;
