@@ -2,10 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use bench::cache::RunDir;
+use bench::cache::{self, RunDir};
+use bench::image::Image;
+use bench::process::{Service, free_port};
+use bench::{chart, go};
 use serde_json::Value;
 
 use crate::root;
@@ -83,4 +88,61 @@ fn the_version_of_a_tag_is_compared_with_that_of_the_workspace() {
     let version = env!("CARGO_PKG_VERSION");
     let refused = refusal(root(), "bmo-reboot-v999.0.0").unwrap();
     assert!(refused.contains(&format!("999.0.0, and Cargo.toml says {version}.")), "{refused}");
+}
+
+/// A registry on loopback: the address that stands in front of the names of what it keeps.
+fn registry(logs: &Path) -> (String, Service) {
+    let address = format!("127.0.0.1:{}", free_port());
+    let mut serve = Command::new(go::program("crane").unwrap());
+    serve.args(["registry", "serve", "--address", &address]);
+    let service = Service::start("registry", serve, logs).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while TcpStream::connect(&address).is_err() {
+        assert!(Instant::now() < deadline, "no registry:\n{}", service.log_tail());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    (address, service)
+}
+
+#[test]
+fn a_rehearsed_release_installs_from_its_registry_the_image_that_was_pushed() {
+    let folder = RunDir::new("rehearsal").unwrap();
+    let (address, _service) = registry(folder.path());
+    let (controller, version) = ("bmo-reboot", env!("CARGO_PKG_VERSION"));
+    let (tag, name) = (format!("{controller}-v{version}"), format!("{address}/{controller}"));
+    let crane = || Command::new(go::program("crane").unwrap());
+
+    // Which program is in the image makes no difference here: this one is static, too.
+    let program = go::program("crane").unwrap();
+    let image = Image::of_controller(controller, &program, version, "none").unwrap();
+    let written = image.write(&folder.path().join("image.tar")).unwrap();
+    let layout = folder.path().join("image");
+    fs::create_dir(&layout).unwrap();
+    cache::run(Command::new("tar").arg("-xf").arg(&written.archive).arg("-C").arg(&layout))
+        .unwrap();
+    cache::run(crane().arg("push").arg(&layout).arg(format!("{name}:{version}"))).unwrap();
+
+    let mut helm = chart::helm(folder.path()).unwrap();
+    let own = Path::new(helm.get_program()).parent().unwrap().to_owned();
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let paths = std::iter::once(own).chain(std::env::split_paths(&paths));
+    let mut release = Command::new(root().join(SCRIPT));
+    release.env("PATH", std::env::join_paths(paths).unwrap());
+    release.envs(helm.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    let source = "https://example.org/ferrite";
+    release.args(["chart", &tag, &address, &written.digest, source]).arg(folder.path());
+    let digest = cache::run(&release).unwrap();
+    assert!(digest.starts_with("sha256:") && digest.lines().count() == 1, "{digest}");
+
+    // As the notes of a release say it; the digest is what is signed.
+    let chart = format!("oci://{address}/charts/{controller}@{}", digest.trim());
+    helm.args(["template", controller, &chart, "--plain-http", "--version", version]);
+    helm.args(["--kube-version", "1.33.0", "--set", "ironic.endpoint=http://ironic:6385"]);
+    helm.args(["--set", "prometheusRule.enabled=true"]);
+    let objects = cache::run(&helm).unwrap();
+    let image = format!("{name}@{}", written.digest);
+    assert!(objects.contains(&format!("image: {image}\n")), "{objects}");
+    assert!(objects.contains(&format!("{source}/blob/{tag}/docs/runbooks/FerriteNotReady.md")));
+    let pulled = cache::run(crane().args(["pull", &image]).arg(folder.path().join("pulled.tar")));
+    pulled.unwrap();
 }

@@ -34,6 +34,7 @@ const PROGRAMS: &[(&str, &str, &str, bool)] = &[
     ("helm", "tools", "helm.sh/helm/v4/cmd/helm", false),
     ("prometheus", "tools", "github.com/prometheus/prometheus/cmd/prometheus", false),
     ("promtool", "tools", "github.com/prometheus/prometheus/cmd/promtool", false),
+    ("crane", "registry", "github.com/google/go-containerregistry/cmd/crane", false),
     ("krew", "krew", "sigs.k8s.io/krew/cmd/krew", false),
     ("validate-krew-manifest", "krew", "sigs.k8s.io/krew/cmd/validate-krew-manifest", false),
 ];
@@ -54,6 +55,7 @@ pub const FOR_TESTS: &[&str] = &[
     "helm",
     "prometheus",
     "promtool",
+    "crane",
     "krew",
     "validate-krew-manifest",
 ];
