@@ -445,7 +445,9 @@ pub(super) fn fence(case: &Case<'_>) -> Option<Decision> {
     let (asked, fence) = (case.counted(&Step::PowerOff, entry.asked), case.policy.fence);
     let known = (asked, case.policy.power_off + fence);
     let (begun, most) = since.map_or(known, |it| (it, fence));
-    let left = case.left_off(begun, most)?.min(fence);
+    let Some(left) = case.left_off(begun, most).map(|it| it.min(fence)) else {
+        return missed(case, host, begun, most);
+    };
     // An idle node that was just tainted needs no second look.
     let idle = matches!(&case.seen.node, NodeSeen::Here(node) if node.busy == 0);
     if idle && act == Some(Act::Taint) {

@@ -235,3 +235,32 @@ fn a_time_that_ran_out_while_nobody_was_at_work_begins_anew_once_in_a_try() {
         assert_eq!(now(&before, late).reason, Reason::Exhausted);
     }
 }
+
+/// All replicas were down for longer than both timeouts, and the host went off meanwhile.
+#[test]
+fn what_runs_on_a_host_that_went_off_while_nobody_was_at_work_is_moved_away_before_it_may_come_on()
+{
+    let busy = |taint| NodeSeen::Here(Node { busy: 3, taint, ..node() });
+    let fencing = edit(off(), |seen| {
+        seen.request.standing.step = Some(Step::Fence);
+        seen.request.standing.since = Some(at(5));
+    });
+    for (missed, time) in [(off(), 720), (fencing, 120)] {
+        let missed = edit(missed, |seen| {
+            (seen.node, seen.started) = (busy(Taint::None), Some(at(4999)));
+        });
+        let noted = now(&missed, 5000);
+        let [Act::Host(write)] = noted.acts.as_slice() else { panic!("{noted:?}") };
+        assert_eq!(write.key, None, "{write:?}");
+        let next = edit(missed, |seen| {
+            seen.host.as_mut().unwrap().history = write.history.clone().unwrap();
+        });
+        let taints = now(&next, 5000);
+        assert!(taints.acts.contains(&Act::Taint) && writes(&taints).is_empty(), "{taints:?}");
+        let held = edit(next, |seen| seen.node = busy(Taint::Ours));
+        assert!(writes(&now(&held, 4998 + time)).is_empty());
+        assert_eq!(writes(&now(&held, 4999 + time))[0].key, Some(false), "and in time");
+        let again = edit(held, |seen| seen.started = Some(at(9999)));
+        assert_eq!(writes(&now(&again, 10_000))[0].key, Some(false), "once in a try");
+    }
+}
