@@ -51,7 +51,7 @@ const RULES: [Rule<Decide>; 23] = rule_book![
     let_old_host_go: "The host that the Machine had before is let go before a try goes on with its new one.",
     first_boot::await_first_boot: "A host that may be booting for the first time is not cut off, so this comes before any try.",
     attempt::after_the_key: "Without the finalizer nobody would undo what the rules below do; and people read of a try before it goes on.",
-    attempt::begin_times_anew: "The end of a pause is written down before a time below runs out that ran during it.",
+    attempt::begin_times_anew: "The end of a pause, or of what was in the way, is written down before a time below runs out that ran during it.",
     attempt::await_node: "The host was back once: from then on its node decides, whatever became of the record on the host.",
     await_turn: "Firmware work, and another member of the control plane, are waited for before the key and after what was begun.",
     ready_meanwhile: "Before the first cut, and when its turn has come: whoever has waited may have come back by itself.",
@@ -139,13 +139,21 @@ impl<'a> Case<'a> {
         matches!(reason, Some(Reason::HostServicing | Reason::HostHeld | Reason::HostUnreachable))
     }
 
-    /// Since when the time of a step counts that began then: anew, where something was in its way until now.
+    /// What is in the way of a step of the try that is under way. A host that shows off is let go when its time is over, and nobody
+    /// is blamed.
+    pub(crate) fn in_the_way(&self, step: &Step) -> Option<Said> {
+        let host = self.own_host()?;
+        let may_fail = *step != Step::PowerOff || host.powered_on || self.is_plain();
+        hindrance(host, step).filter(|_| may_fail)
+    }
+
+    /// Since when the time of a step counts that began then: anew, where something was in its way.
     pub(crate) fn counted(&self, step: &Step, begun: Timestamp) -> Timestamp {
-        if self.was_hindered() {
-            return self.now;
-        }
         let said = self.standing.since.filter(|_| self.step() == Some(step));
-        said.map_or(begun, |it| it.max(begun))
+        // Without a record nobody can note when that ended.
+        let noted = || self.entry().map_or(Some(self.now), |it| it.resumed);
+        let ended = self.was_hindered().then(noted).flatten();
+        [said, ended].into_iter().flatten().fold(begun, Timestamp::max)
     }
 
     /// Why the condition says that it is how it is.

@@ -6,7 +6,7 @@ use api_types::remediation::{Phase, Step};
 use k8s_openapi::jiff::Timestamp;
 
 use super::ending::{give_back, hand_over, is_owed};
-use super::{Case, hindrance, node, out_of_turn, say_of};
+use super::{Case, node, out_of_turn, say_of};
 use crate::decision::{Act, Decision, HostWrite};
 use crate::history::Entry;
 use crate::reason::Reason;
@@ -42,14 +42,18 @@ pub(super) fn after_the_key(case: &Case<'_>) -> Option<Decision> {
 }
 
 /// A pause ended in the middle of a try. That is remembered beside the times that begin anew then, or the next process would
-/// take the pause for a time that ran out.
+/// take the pause for a time that ran out. So is the end of what was in the way of a step: nobody may write to the request any more,
+/// and a host would be held off for as long as that says what was in the way.
 pub(super) fn begin_times_anew(case: &Case<'_>) -> Option<Decision> {
     let (host, entry) = (case.own_host()?, case.entry()?);
-    let ended = case.seen.resumed.filter(|it| *it <= case.now)?;
-    if ended <= entry.asked || Some(ended) <= entry.resumed {
-        return None;
-    }
-    Some(begins_anew(case, host, ended))
+    let is_new = |it: &Timestamp| *it <= case.now && *it > entry.asked;
+    let paused = case.seen.resumed.filter(|it| is_new(it) && Some(*it) > entry.resumed);
+    let ended = || {
+        let since = case.standing.since.filter(|_| case.was_hindered())?;
+        let is_noted = entry.resumed.is_some_and(|it| it > since || it == case.now);
+        (!is_noted && case.in_the_way(case.step()?).is_none()).then_some(case.now)
+    };
+    Some(begins_anew(case, host, paused.or_else(ended)?))
 }
 
 /// The time ran out while nobody was at work, neither here nor, as far as anybody knows, on the host: what stopped this
@@ -89,8 +93,8 @@ pub(super) fn await_node(case: &Case<'_>) -> Option<Decision> {
     if matches!(case.seen.node, NodeSeen::NoAccess(_)) {
         return Some(unseen(case, said_since));
     }
-    if let Some(said) = hindrance(host, &Step::Recover) {
-        return Some(hindered(case, Step::Recover, said_since, &said));
+    if let Some(said) = case.in_the_way(&Step::Recover) {
+        return Some(hindered(case, Step::Recover, &said));
     }
     // Of a time in which nobody could look nothing is known: it begins with the first answer.
     let since = if is_unseen(case) { case.now } else { case.counted(&Step::Recover, said_since) };
@@ -130,9 +134,10 @@ fn unseen(case: &Case<'_>, since: Timestamp) -> Decision {
     decision.act(Act::Say(case.at_step(Step::Recover, since, Reason::NodeUnseen, &text)))
 }
 
-/// Something is in the way of a step that began then: why is said, and whose key it is.
-fn hindered(case: &Case<'_>, step: Step, begun: Timestamp, said: &Said) -> Decision {
-    let since = case.standing.since.filter(|_| case.step() == Some(&step)).unwrap_or(begun);
+/// Something is in the way of a step: why is said, since when, and whose key it is.
+fn hindered(case: &Case<'_>, step: Step, said: &Said) -> Decision {
+    let is_said = case.was_hindered() && case.step() == Some(&step);
+    let since = case.standing.since.filter(|_| is_said).unwrap_or(case.now);
     let wanted = case.at_step(step, since, said.reason, &said.message);
     Decision::rest(said.reason).again(POLL.1).also(case.say(wanted))
 }
@@ -346,9 +351,7 @@ pub(super) fn await_off(case: &Case<'_>) -> Option<Decision> {
     if entry.released.is_some() || is_fenced(case, host, entry) {
         return None;
     }
-    // One that shows off is let go when its time is over, and nobody is blamed.
-    let may_fail = host.powered_on || entry.plain;
-    let in_the_way = hindrance(host, &Step::PowerOff).filter(|_| may_fail);
+    let in_the_way = case.in_the_way(&Step::PowerOff);
     let since = case.counted(&Step::PowerOff, entry.asked);
     let left = if host.powered_on {
         case.left(since, case.policy.power_off)
@@ -381,7 +384,7 @@ pub(super) fn await_off(case: &Case<'_>) -> Option<Decision> {
         decision = decision.again(left);
     }
     if let Some(said) = in_the_way {
-        let hindered = hindered(case, Step::PowerOff, entry.asked, &said);
+        let hindered = hindered(case, Step::PowerOff, &said);
         decision.acts.extend(hindered.acts);
         return Some(Decision { reason: hindered.reason, ..decision }.again(POLL.1));
     }
@@ -541,8 +544,8 @@ pub(super) fn await_on(case: &Case<'_>) -> Option<Decision> {
         let marks = if is_back { give_back(case) } else { Vec::new() };
         return Some(decision.also(case.say(wanted)).also(marks));
     }
-    if let Some(said) = hindrance(host, &Step::PowerOn) {
-        return Some(hindered(case, Step::PowerOn, at, &said));
+    if let Some(said) = case.in_the_way(&Step::PowerOn) {
+        return Some(hindered(case, Step::PowerOn, &said));
     }
     let since = case.counted(&Step::PowerOn, at);
     let Some(left) = case.left(since, case.policy.power_on) else {
@@ -553,7 +556,7 @@ pub(super) fn await_on(case: &Case<'_>) -> Option<Decision> {
     if case.step() == Some(&Step::PowerOn) && !case.was_hindered() {
         return Some(decision);
     }
-    if let Some(soon) = case.left(at, SOON) {
+    if let Some(soon) = case.left(at, SOON).filter(|_| !case.was_hindered()) {
         return Some(decision.again(soon));
     }
     let fenced = entry.fenced.as_deref().unwrap_or(text::LEFT_ALONE);

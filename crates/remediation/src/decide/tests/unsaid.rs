@@ -104,3 +104,26 @@ fn a_node_has_its_time_from_when_its_host_was_let_go_whatever_an_old_word_says()
     assert_eq!(now(&old, 5299).reason, Reason::Recovering);
     assert_eq!(now(&old, 5300).reason, Reason::NotRecovered);
 }
+
+/// It was said that Ironic is away, or that the firmware is changed. That ended, and since then nobody may say anything.
+#[test]
+fn a_host_is_let_go_in_time_after_something_was_in_the_way_although_that_still_stands_there() {
+    for reason in [Reason::HostUnreachable, Reason::HostServicing] {
+        let hindered = edit(off(), |seen| {
+            let message = String::new();
+            seen.request.standing.said = Some(Said { succeeded: None, reason, message });
+            seen.request.standing.since = Some(at(100));
+            seen.node = NodeSeen::Here(Node { busy: 3, taint: Taint::Ours, ..node() });
+        });
+        let noted = now(&hindered, 5000);
+        assert!(!is_let_go(&noted), "{noted:?}");
+        let free = edit(hindered, |seen| {
+            seen.host.as_mut().unwrap().history = writes(&noted)[0].history.clone().unwrap();
+        });
+        for second in [5000, 5719] {
+            let waits = now(&free, second);
+            assert!(acts_without_words(&waits).is_empty() && waits.again.is_some(), "{waits:?}");
+        }
+        assert!(is_let_go(&now(&free, 5720)), "{:?}", now(&free, 5720));
+    }
+}

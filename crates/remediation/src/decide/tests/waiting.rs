@@ -265,9 +265,15 @@ fn is_waited_for(seen: &Observed, block: Block) -> (Reason, String) {
     let told = edit(late, |seen| seen.request.standing = standing.clone());
     assert!(now(&told, 9000).acts.is_empty(), "once: {:?}", now(&told, 9000));
     let free = edit(seen.clone(), |seen| seen.request.standing = standing.clone());
-    let begins = now(&free, 9000);
-    assert!(writes(&begins).is_empty(), "its time begins anew: {begins:?}");
-    let next = edit(free, |seen| seen.request.standing = said(&begins));
+    let noted = edit(free.clone(), |seen| {
+        let anew = now(&free, 9000);
+        let [Act::Host(write)] = anew.acts.as_slice() else { panic!("{anew:?}") };
+        assert_eq!((write.key, write.mark), (None, false), "its time begins anew: {write:?}");
+        seen.host.as_mut().unwrap().history = write.history.clone().unwrap();
+    });
+    let begins = now(&noted, 9000);
+    assert!(writes(&begins).is_empty(), "once: {begins:?}");
+    let next = edit(noted, |seen| seen.request.standing = said(&begins));
     assert!(now(&next, 9299).acts.is_empty(), "{:?}", now(&next, 9299));
     assert_eq!(now(&next, 9600).reason, failed.reason, "and ends");
     (waits.reason, standing.said.clone().unwrap().message)
