@@ -284,14 +284,16 @@ impl Host {
         let kept = PowerRecord::of(&status.conditions);
         // What this release cannot read proves nothing.
         let unreadable = matches!(kept, Kept::Unreadable(_));
-        let record = kept.known().cloned().unwrap_or_default();
+        // Nobody goes on with the record of a host that `bmo-reboot` has let go.
+        let is_let_go = is_let_go(&status.conditions);
+        let record = kept.known().filter(|_| !is_let_go).cloned().unwrap_or_default();
         let (pending, last) = record.stamps(&status.provisioning);
-        let rebooting = find(&status.conditions, CONDITION_REBOOTING);
+        let word = word(&status.conditions);
         // Metal3's operator takes the plain key away also where Ironic cannot say whether the host is on. It says so itself.
         let manageable = find(&status.conditions, names::metal3::MANAGEABLE);
         let is_faulty = manageable.is_some_and(Condition::is_false);
         // An "off" that nobody can make sure of now is as old as the time when somebody could.
-        let doubtful = rebooting.and_then(|it| it.reason.as_deref()).is_some_and(is_blind)
+        let doubtful = word.is_some_and(is_blind)
             || unreadable
             || is_faulty
             || status.error_type.is_some()
@@ -336,7 +338,8 @@ impl Host {
                 && plain_key.is_none()
                 && !is_faulty
                 && (manageable.is_some() || !doubtful),
-            has_room: plain_key.is_none_or(|_| is_plain) && matches!(kept, Kept::Absent),
+            has_room: plain_key.is_none_or(|_| is_plain)
+                && (is_let_go || kept == Kept::Absent),
             looked_at: looked && !doubtful,
             holds: host
                 .annotations()
@@ -344,7 +347,7 @@ impl Host {
                 .filter(|it| names::metal3::is_reboot_hold(it) && **it != key)
                 .cloned()
                 .collect(),
-            unreachable: out_of_reach(&status.conditions),
+            unreachable: word.and_then(out_of_reach),
             servicing: status.operational_status == OperationalStatus::Servicing,
             marked: host.annotation(names::capm3::UNHEALTHY).is_some()
                 && host.annotation(names::capm3::UNHEALTHY_DEPRECATED).is_some(),
@@ -378,14 +381,23 @@ fn is_blind(reason: &str) -> bool {
     OF_IRONIC.iter().chain(&of_machine).any(|it| *it == reason)
 }
 
+/// Whether `bmo-reboot` says that the power of a host is not its own, be it for now.
+fn is_let_go(conditions: &[Condition]) -> bool {
+    find(conditions, CONDITION_POWER_MANAGED).is_some_and(Condition::is_false)
+}
+
+/// The word of `bmo-reboot` for a host: how far its power is, or why that is not its own. What it said of a host before it let that go
+/// may stand there for ever.
+fn word(conditions: &[Condition]) -> Option<&str> {
+    let kind =
+        if is_let_go(conditions) { CONDITION_POWER_MANAGED } else { CONDITION_REBOOTING };
+    find(conditions, kind)?.reason.as_deref()
+}
+
 /// The word for which nobody can switch a host, where that says nothing of the machine. A BMC that does not answer is often dead
 /// with its machine, which is to be replaced then; and while Ironic tries to reach one, its node is busy again and again.
-fn out_of_reach(conditions: &[Condition]) -> Option<&'static str> {
-    let rebooting = find(conditions, CONDITION_REBOOTING);
-    // Where nothing was under way, only this one says it.
-    let managed = find(conditions, CONDITION_POWER_MANAGED).filter(|it| it.is_false());
-    let mut words = rebooting.into_iter().chain(managed).filter_map(|it| it.reason.as_deref());
-    words.find_map(|word| OF_IRONIC.into_iter().find(|it| *it == word))
+fn out_of_reach(word: &str) -> Option<&'static str> {
+    OF_IRONIC.into_iter().find(|it| *it == word)
 }
 
 /// Whether somebody asked everybody to leave a host alone. The pause of `bmo-reboot` is about power alone.
@@ -559,6 +571,35 @@ mod tests {
             assert_eq!(reach("Rebooting", "True", word), None, "{word}");
         }
         assert_eq!(reach("PowerManaged", "True", "NodeNotFound"), None);
+    }
+
+    /// Its label was removed while Ironic was away, or its operator has it back.
+    #[test]
+    fn what_bmo_reboot_said_of_a_host_before_it_let_that_go_is_heeded_no_longer() {
+        let own = request().key();
+        let seen = |managed: &str, reason: &str, said: &str| {
+            let condition = |kind: &str, status: &str, reason: &str, message: &str| {
+                json!({"type": kind, "status": status, "reason": reason, "message": message})
+            };
+            let held = json!({"keys": [own]});
+            let record = json!({"version": 1, "pending": at(101).to_string(), "held": held});
+            host(&json!({
+                "lastUpdated": at(101).to_string(),
+                "conditions": [
+                    condition("PowerManaged", managed, reason, ""),
+                    condition("Rebooting", "True", said, ""),
+                    condition(CONDITION_REBOOT_RECORD, "True", REASON_RECORD, &record.to_string()),
+                ],
+            }))
+        };
+        let ours = seen("True", "Managed", "IronicUnreachable");
+        assert!(ours.unreachable.is_some() && !ours.looked_at && !ours.has_room);
+        assert!(ours.confirmed && ours.in_cycle);
+        let let_go = seen("False", "NotSelected", "IronicUnreachable");
+        assert!(let_go.unreachable.is_none() && let_go.looked_at && let_go.has_room);
+        assert!(!let_go.confirmed && !let_go.in_cycle, "nobody goes on with that");
+        let lost = seen("False", "NodeNotFound", "HeldOff");
+        assert!(lost.unreachable == Some("NodeNotFound") && !lost.looked_at, "nobody can look");
     }
 
     #[test]
