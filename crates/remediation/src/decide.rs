@@ -161,6 +161,16 @@ impl<'a> Case<'a> {
         self.standing.said.as_ref().map(|it| it.reason)
     }
 
+    /// Whether a machine that fails anew after its success may be booting.
+    pub(crate) fn boots_anew(&self) -> bool {
+        self.standing.has_succeeded() && self.said() == Some(Reason::HostBooting)
+    }
+
+    /// Since when a success stands that the health check has not agreed to.
+    pub(crate) fn success_since(&self) -> Option<Timestamp> {
+        self.standing.since.filter(|_| !self.boots_anew())
+    }
+
     /// What to do. Where that is spoilt no try begins, and what was begun is undone in the usual time.
     pub(crate) fn strategy(&self) -> Strategy {
         self.request.strategy.as_ref().copied().unwrap_or_default()
@@ -357,8 +367,8 @@ fn say_why_not(case: &Case<'_>, said: Said, warning: bool) -> Decision {
 
 /// The same of a request that has succeeded, and is to have another try: it is still known of it that it has, and since when.
 pub(crate) fn say_why_not_again(case: &Case<'_>, said: Said) -> Decision {
-    let wanted = Standing { step: Some(Step::Done), ..case.standing.clone() };
-    say_of(case, wanted, said, false)
+    let (step, since) = (Some(Step::Done), case.success_since());
+    say_of(case, Standing { step, since, ..case.standing.clone() }, said, false)
 }
 
 /// Says this of a request that stands like that, and once to people.

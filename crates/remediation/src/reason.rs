@@ -88,7 +88,7 @@ reasons! {
             on: [SUCCEEDED],
             more: "The message names the field.";
         HostBooting: Kind::EndsWithin(HOUR),
-            "The host may still be in the first boot since it was installed, or may be booting since it may be on.",
+            "The host may be booting: since it was installed, since its firmware was changed, or since it may be on.",
             "Wait.",
             on: [SUCCEEDED],
             more: "The controller waits for the node until the time in the message. Then it power-cycles the host unless the machine is well. It power-cycles it in any case if a person made the request, or if no health check has given a result.";

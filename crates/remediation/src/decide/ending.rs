@@ -7,6 +7,7 @@ use controller_kit::engine::Reason as _;
 use k8s_openapi::jiff::Timestamp;
 
 use super::attempt::{POLL, again, fail, failure};
+use super::first_boot::boots_after;
 use super::{Case, GRACE, hindrance, node, out_of_turn, refuse, say_why_not_again};
 use crate::decision::{Act, Decision, HostWrite};
 use crate::history::{Entry, History};
@@ -233,7 +234,7 @@ pub(super) fn succeeded(case: &Case<'_>) -> Option<Decision> {
             Some(well_again(case).again(GRACE))
         }
         NodeSeen::NoAccess(_) if !agreed => Some(rest.again(POLL.1)),
-        _ => Some(try_again(case, host, agreed)),
+        _ => Some(try_again(case, host, agreed || case.boots_anew())),
     }
 }
 
@@ -246,19 +247,24 @@ fn try_again(case: &Case<'_>, host: &Host, anew: bool) -> Decision {
     let in_the_way = hindrance(host, &Step::Recover).filter(|_| !anew);
     match out_of_turn(case).or(in_the_way) {
         Some(said) => say_why_not_again(case, said).again(POLL.1),
+        None if case.said().is_some_and(boots_after) => await_once_more(case, host, anew),
         None if anew => again(case, host, 0, Reason::StillUnhealthy),
-        None if matches!(case.said(), Some(Reason::HostHeld | Reason::HostUnreachable)) => {
-            await_once_more(case)
-        }
         None => fail(case, host, Reason::StillUnhealthy),
     }
 }
 
-/// What was in the way is gone just now, and the node has its time once more.
-fn await_once_more(case: &Case<'_>) -> Decision {
-    let said = case.standing.saying(None, Reason::Recovering, text::awaiting(""));
-    let wanted = Standing { since: Some(case.now), ..said };
-    Decision::rest(Reason::Recovering).act(Act::Say(wanted)).again(case.patience())
+/// What was in the way is gone just now, and the node has its time once more. That another failure waits for it is known by its word.
+fn await_once_more(case: &Case<'_>, host: &Host, anew: bool) -> Decision {
+    let time = case.patience();
+    let said = if anew {
+        let until = case.now.checked_add(time).unwrap_or(case.now);
+        Said::no(Reason::HostBooting, text::booting(&host.name, until))
+    } else {
+        Said { succeeded: None, reason: Reason::Recovering, message: text::awaiting("") }
+    };
+    let reason = said.reason;
+    let wanted = Standing { since: Some(case.now), said: Some(said), ..case.standing.clone() };
+    Decision::rest(reason).act(Act::Say(wanted)).again(time)
 }
 
 /// Whether the health check says since the success that the machine is unhealthy, and nobody can look at its node: it has
@@ -300,7 +306,7 @@ fn agree(case: &Case<'_>) -> Decision {
 
 /// Nothing is to be done about a machine that has recovered.
 fn well_again(case: &Case<'_>) -> Decision {
-    success(case, case.standing.clone())
+    success(case, Standing { since: case.success_since(), ..case.standing.clone() })
 }
 
 /// A success that stands like this. It is called one again where it was waited for another try.

@@ -1,4 +1,5 @@
-//! What is waited for before the first try: a host that was installed, or allowed to be on, only after somebody had asked for it.
+//! What is waited for before the first try: a host that was installed, allowed to be on, or ready with its firmware only after
+//! somebody had asked for it.
 //!
 //! A health check that knows no node counts from the Machine's making while the host is being installed, and anew once it is.
 //! What it asked for meanwhile it does not withdraw then. To go on with that as soon as the host is installed would cut off its
@@ -16,15 +17,21 @@ use crate::text;
 
 const REASON: Reason = Reason::HostBooting;
 
-/// The request was refused, and its host may be booting for the first time. One full time is left for that.
+/// Whether a host may be booting just when this is no longer in the way.
+pub(super) fn boots_after(reason: Reason) -> bool {
+    use Reason::{HostHeld, HostNotProvisioned, HostOffline, HostServicing, HostUnreachable};
+    [HostNotProvisioned, HostOffline, HostServicing, HostHeld, HostUnreachable].contains(&reason)
+}
+
+/// The request was refused, and its host may be booting since that is over. One full time is left for that.
 pub(super) fn await_first_boot(case: &Case<'_>) -> Option<Decision> {
-    let (host, machine) = (case.own_host()?, case.machine()?);
+    // While its firmware is changed, that is said, and its boot is still to come.
+    let (host, machine) = (case.own_host().filter(|it| !it.servicing)?, case.machine()?);
     // Who waits for another member of its control plane has had its time to boot.
     let is_refusal = |it: Reason| it.is_refusal() && it != Reason::MemberInTry;
     let said = case.standing.said.as_ref().filter(|it| is_refusal(it.reason))?;
     let is_tried = case.standing.phase.is_some() || case.seen.last().is_some();
-    let was_begun =
-        matches!(said.reason, Reason::HostNotProvisioned | Reason::HostOffline | REASON);
+    let was_begun = said.reason == REASON || boots_after(said.reason);
     // Whatever else it was refused for: where there was never a node, nothing says that the host has booted.
     if is_tried || case.request.finalizer || !(was_begun || machine.node.is_none()) {
         return None;

@@ -122,6 +122,32 @@ fn what_a_person_corrects_begins_at_once_where_the_machine_has_had_a_node() {
     assert_eq!(now(&skipped(None), 100).reason, Reason::HostBooting, "it may never have been on");
 }
 
+/// Firmware work may take longer than a health check's patience, which asks in its middle.
+#[test]
+fn a_host_whose_firmware_was_changed_has_time_to_boot_before_it_is_cut_off() {
+    for node in [Some("n"), None] {
+        let servicing = edit(fresh(), |seen| {
+            seen.machine.as_mut().unwrap().node = node.map(str::to_owned);
+            seen.host.as_mut().unwrap().servicing = true;
+            seen.request.standing = said(&now(seen, 0));
+        });
+        assert_eq!(
+            now(&servicing, 5000),
+            Decision {
+                again: Some(Duration::from_secs(15)),
+                ..Decision::rest(Reason::HostServicing)
+            }
+        );
+        let boots = edit(servicing, |seen| {
+            seen.host.as_mut().unwrap().servicing = false;
+            seen.request.standing = said(&now(seen, 5000));
+            seen.node = NodeSeen::Here(super::node());
+        });
+        assert_eq!(now(&boots, 5599).reason, Reason::HostBooting);
+        assert!(is_asked(&now(&boots, 5600)), "{:?}", now(&boots, 5600));
+    }
+}
+
 #[test]
 fn a_host_that_was_tried_or_never_refused_is_not_taken_for_booting() {
     type Change = fn(&mut Observed);
