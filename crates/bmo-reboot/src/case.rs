@@ -422,14 +422,14 @@ impl<'a> Case<'a> {
             || self.is_wanted_back()
     }
 
-    /// Whether the record says more than that something is waited for: the hold, the failure, the reset that may not
-    /// be repeated.
+    /// Whether the record says more than that something is waited for: the hold, the reset that may not be repeated.
     pub(crate) fn tells(&self) -> bool {
         (self.held_since().is_some() && self.is_held())
-            || self.reason().is_some_and(|reason| match reason {
+            || self.recorded(|progress| match progress.reason {
                 // Who holds it is told nothing by that.
                 Reason::Offline => !self.host.online && !self.is_held(),
-                Reason::HoldUnsupported | Reason::Restarting | Reason::PowerFailed => true,
+                Reason::HoldUnsupported | Reason::Restarting => true,
+                Reason::PowerFailed => !progress.has_merely_failed(),
                 _ => false,
             })
     }

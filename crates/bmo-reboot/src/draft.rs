@@ -322,7 +322,10 @@ impl<'a> Draft<'a> {
             };
             let steps =
                 [RequestAccepted, NodeBusy, IronicUnreachable, PoweredOff, Offline, Completed];
-            (is_ahead && known.reason == Reason::of_call(call)) || steps.contains(&known.reason)
+            let is_outage = reason == IronicUnreachable && known.has_merely_failed();
+            (is_ahead && known.reason == Reason::of_call(call))
+                || steps.contains(&known.reason)
+                || is_outage
         });
         if waits {
             self.waiting(reason, why);

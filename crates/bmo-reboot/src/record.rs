@@ -213,6 +213,12 @@ impl RebootProgress {
         matches!(self.reason, Reason::NodeBusy | Reason::IronicUnreachable)
     }
 
+    /// Whether a change of power has failed that is tried again in any case. It may be the beginning of an outage of Ironic, and who
+    /// waits has to read of that: else the machine is given up for it.
+    pub fn has_merely_failed(&self) -> bool {
+        self.reason == Reason::PowerFailed && self.reset.is_none()
+    }
+
     /// Whether this is a reset that is asked for again because of that.
     pub fn resets_again(&self) -> bool {
         matches!(self.reset, Some(Reset::Asked { again: true, .. }))

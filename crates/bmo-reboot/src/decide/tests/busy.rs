@@ -189,3 +189,30 @@ fn a_reset_that_ironic_does_not_take_is_told_once_although_each_try_is_written_d
         assert_eq!(told_of, [(reason, reason == Reason::IronicUnreachable)]);
     }
 }
+
+/// A conductor dies in a call, and then nobody answers. Who waits for the host must not take that for a dead machine.
+#[test]
+fn an_outage_of_ironic_that_begins_with_a_failure_is_told_as_one() {
+    let silence = NodeSeen::Unanswered { lasting: true, problem: "no answer".to_owned() };
+    let failed_host = |reset: Option<Reset>| {
+        let mut host = cycling(&[(PLAIN, HARD)], Reason::PowerFailed, true, 30);
+        let known = host.progress().unwrap();
+        put(&mut host, &RebootProgress { reset, ..known });
+        host
+    };
+    let (host, call) = (failed_host(None), Call::Off);
+    let refused = |host: &Host, reason| settled(host, &failed(Power::On), call, &answer(reason));
+    for done in [decided(&host, &silence), refused(&host, Reason::IronicUnreachable)] {
+        let progress = done.status.progress.clone().unwrap();
+        assert_eq!((progress.reason, progress.hard), (Reason::IronicUnreachable, true));
+        assert_eq!(told(&done), [(Reason::IronicUnreachable, true)]);
+        let host = after(host.clone(), &done);
+        assert!(decided(&host, &silence).status.is_empty(), "once");
+        assert_eq!(decided(&host, &failed(Power::On)).call, Some(call), "it goes on");
+    }
+    // While Ironic looks for a dead management controller the node is busy again and again.
+    assert_eq!(reason_written(&refused(&host, Reason::NodeBusy)), None);
+    // The failure of a reset must not be forgotten, or it is made once more.
+    let reset = failed_host(Some(Reset::Failed { hard: true }));
+    assert!(decided(&reset, &silence).status.is_empty());
+}
