@@ -279,6 +279,13 @@ fn take_over(case: &Case<'_>) -> Option<Decision> {
     Some(draft.finish(Reason::TakenOver, Next::Now))
 }
 
+/// What is written of a host that was to be taken over, where somebody refuses the pause: like any other that is not ours. Nobody
+/// looks after a machine that was held off until then.
+pub fn not_taken_over(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
+    let refused = |case: Case<'_>| case.refused(Reason::Refused, text::TAKE_OVER_REFUSED);
+    Case::of(seen, policy, now).map_or_else(|| Decision::rest(Reason::Gone), refused)
+}
+
 // What is to be done?
 
 /// A hold that comes while the machine is being switched on, or while Ironic does not look at it, finds it shown off. Its

@@ -233,6 +233,7 @@ impl Reason {
                 | Self::NodeNotFound
                 | Self::NodeRegistering
                 | Self::OperatorAtWork
+                | Self::Refused
         )
     }
 }

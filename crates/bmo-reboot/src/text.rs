@@ -322,7 +322,7 @@ pub const HANDED_BACK: &str =
     "The pause of the bare metal operator was lifted: it manages this host again";
 /// The operator cannot be paused.
 pub const TAKE_OVER_REFUSED: &str = "The power of the host is still the operator's: a webhook or a policy keeps the operator from being paused. The event \
-     Refused names it; allow the change of annotations";
+     Refused names it. Allow the change of annotations.";
 /// The operator was paused.
 pub const TAKEN_OVER: &str =
     "The bare metal operator is paused on this host: from now on only bmo-reboot switches it";

@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 
 use crate::case::second_after;
 use crate::context::Context;
+use crate::decide::not_taken_over;
 use crate::model::{Answer, Call, Change, Host, Memory, Node, Observed, OffTaken, Write};
 use crate::observe::compare;
 use crate::reason::Reason;
-use crate::record::Managed;
 use crate::settle::settle;
 use crate::text;
 
@@ -34,7 +34,7 @@ pub async fn write(
     let api: Api<CachedHost> = Api::namespaced(context.kit.client.clone(), &host.key.namespace);
     // Whatever becomes of a write whose answer is lost, it is not somebody else's.
     memory.powered_on = None;
-    let now = write_both(context, &api, host.clone(), write).await?;
+    let now = write_both(context, &api, (seen, host.clone()), write).await?;
     memory.powered_on = Some(now.powered_on);
     context.metrics.written(host, node, write);
     let Some(call) = write.call else {
@@ -86,7 +86,7 @@ pub async fn write(
     let after = Observed { host: Some(now.clone()), node: node.clone(), soft_free: true, pace };
     let settled = settle(&after, (call, &answer), &context.policy, Timestamp::now());
     let written = match settled.writes.first() {
-        Some(write) => write_both(context, &api, now, write).await.map(|host| host.version),
+        Some(write) => write_both(context, &api, (&after, now), write).await.map(|it| it.version),
         None => Ok(now.version),
     };
     match written {
@@ -104,11 +104,11 @@ pub async fn write(
     }
 }
 
-/// Metadata first, then the status.
+/// Metadata first, then the status, of a `host` as it is now, for which this was decided on what was `seen`.
 async fn write_both(
     context: &Context,
     api: &Api<CachedHost>,
-    mut host: Host,
+    (seen, mut host): (&Observed, Host),
     Write { annotations, status, .. }: &Write,
 ) -> Result<Host, Error> {
     let (params, mut status) = (PatchParams::default(), status.clone());
@@ -125,7 +125,7 @@ async fn write_both(
             }
             Err(error) => {
                 if error.may_last() && takes_over(annotations) {
-                    tell_refused(context, api, &host).await?;
+                    tell_refused(context, api, seen).await?;
                 }
                 return Err(error);
             }
@@ -149,16 +149,15 @@ fn takes_over(annotations: &BTreeMap<String, Option<String>>) -> bool {
     annotations.get(PAUSED).is_some_and(Option::is_some)
 }
 
-/// Says on a host that it cannot be taken over: its condition would go on as before, or there would be none.
-async fn tell_refused(context: &Context, api: &Api<CachedHost>, host: &Host) -> Result<(), Error> {
-    let message = text::TAKE_OVER_REFUSED.to_owned();
-    let told = Managed { managed: false, reason: Reason::Refused, message };
-    if host.managed().as_ref() == Some(&told) {
-        return Ok(());
-    }
-    let status = Change { managed: Some(told), ..Change::default() };
-    let write = Write { status, ..Write::default() };
-    Box::pin(write_both(context, api, host.clone(), &write)).await.map(drop)
+/// Says on a host that it cannot be taken over: its conditions would go on as before, or there would be none.
+async fn tell_refused(
+    context: &Context,
+    api: &Api<CachedHost>,
+    seen: &Observed,
+) -> Result<(), Error> {
+    let told = not_taken_over(seen, &context.policy, Timestamp::now());
+    let (Some(host), Some(write)) = (&seen.host, told.writes.first()) else { return Ok(()) };
+    Box::pin(write_both(context, api, (seen, host.clone()), write)).await.map(drop)
 }
 
 /// Whether all that is changed beside the status is that the plain request goes, which the record can say as well. With what was

@@ -383,3 +383,27 @@ fn an_available_host_that_shares_its_node_keeps_what_is_asked_of_it() {
     assert_eq!((done.reason, done.annotations.len()), (Reason::NodeShared, 0));
     assert!(done.status.is_empty());
 }
+
+/// It was held off before the operator was to be paused, and a webhook refuses the pause.
+#[test]
+fn who_holds_a_host_that_cannot_be_taken_over_is_not_told_any_longer_that_it_is_off() {
+    let mut held = Host { powered_on: false, ..with(&[(HOLD, HARD)]) };
+    let step = RebootProgress::new(Reason::HeldOff, at(999_990));
+    put(&mut held, &RebootProgress { held: KeySet::of([HOLD]), ..step });
+    let is_held = |host: &Host| host.progress().unwrap().is_held_for(&[HOLD]);
+    assert_eq!(decided_by(&policy(), &held, &node(Power::Off)).reason, Reason::TakenOver);
+    for (host, seen) in [(held, node(Power::Off)), (host(), node(Power::On))] {
+        let refused = |host: &Host| -> Decided {
+            not_taken_over(&observed(host, &seen), &policy(), now()).into()
+        };
+        let done = refused(&host);
+        assert!(done.annotations.is_empty() && done.call.is_none(), "{done:?}");
+        let told = after(host, &done);
+        let managed = told.managed().unwrap();
+        assert!(!managed.managed && managed.reason == Reason::Refused, "{managed:?}");
+        assert!(told.progress().is_none() || !is_held(&told), "{:?}", told.progress());
+        assert!(told.record().known().unwrap().was_provisioned, "what it asks for ends with it");
+        assert!(refused(&told).status.is_empty(), "once: {:?}", refused(&told));
+        assert_eq!(decided_by(&policy(), &told, &seen).reason, Reason::TakenOver, "and again");
+    }
+}
