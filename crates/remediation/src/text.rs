@@ -230,7 +230,7 @@ pub fn unseen(why: &str) -> String {
 
 /// It has the identity of another machine's.
 pub fn foreign(id: &str) -> String {
-    format!("the node of that name is another machine's ({id})")
+    format!("the node of that name is another machine's ({})", shorten(id, LONGEST_CAUSE))
 }
 
 /// It goes, and its successor is awaited.

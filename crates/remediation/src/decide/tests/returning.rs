@@ -136,6 +136,9 @@ fn who_gets_the_machine_reads_that_its_node_was_another_machines() {
     let foreign = Node { foreign: Some("x://other".to_owned()), ..ready("after") };
     let decision = now(&seeing(recovering(), foreign.clone()), 30);
     assert!(said(&decision).said.unwrap().message.contains("another machine's (x://other)"));
+    let endless = Node { foreign: Some("x".repeat(300_000)), ..foreign.clone() };
+    let cause = now(&seeing(last_try(), endless), 320).notes[0].text.len();
+    assert!(cause < 1000, "the API server would refuse what it stands in: {cause}");
     let late = now(&seeing(last_try(), foreign), 320);
     let message = said(&late).said.unwrap().message;
     assert!(
