@@ -4,7 +4,7 @@ use api_types::ContractVersion;
 use api_types::capi;
 use api_types::capm3::{Metal3Machine, is_of};
 use api_types::condition::{Condition, find};
-use api_types::metal3::{BareMetalHost, Kept, OperationalStatus, PowerRecord};
+use api_types::metal3::{BareMetalHost, ErrorType, Kept, OperationalStatus, PowerRecord};
 use api_types::names;
 use api_types::names::capi::{
     CONDITION_EXTERNALLY_REMEDIATED, CONDITION_HEALTH_CHECK_SUCCEEDED, CONDITION_OWNER_REMEDIATED,
@@ -268,6 +268,7 @@ impl NodeCondition {
 impl Host {
     /// Takes what matters from an object, as seen from this request and this machine.
     pub fn of(host: &BareMetalHost, request: &Request, machine: Option<&Metal3Machine>) -> Self {
+        use ErrorType::{ProvisionedRegistration, Registration};
         let key = request.key();
         let status = host.status.clone().unwrap_or_default();
         let history = History::of(host);
@@ -338,8 +339,7 @@ impl Host {
                 && plain_key.is_none()
                 && !is_faulty
                 && (manageable.is_some() || !doubtful),
-            has_room: plain_key.is_none_or(|_| is_plain)
-                && (is_let_go || kept == Kept::Absent),
+            has_room: plain_key.is_none_or(|_| is_plain) && (is_let_go || kept == Kept::Absent),
             looked_at: looked && !doubtful,
             holds: host
                 .annotations()
@@ -347,7 +347,10 @@ impl Host {
                 .filter(|it| names::metal3::is_reboot_hold(it) && **it != key)
                 .cloned()
                 .collect(),
-            unreachable: word.and_then(out_of_reach),
+            // Whoever registers it with Ironic says that it cannot be reached: its BMC may be dead with its machine.
+            unreachable: word.and_then(out_of_reach).filter(|_| {
+                !matches!(status.error_type, Some(Registration | ProvisionedRegistration))
+            }),
             servicing: status.operational_status == OperationalStatus::Servicing,
             marked: host.annotation(names::capm3::UNHEALTHY).is_some()
                 && host.annotation(names::capm3::UNHEALTHY_DEPRECATED).is_some(),
@@ -389,8 +392,7 @@ fn is_let_go(conditions: &[Condition]) -> bool {
 /// The word of `bmo-reboot` for a host: how far its power is, or why that is not its own. What it said of a host before it let that go
 /// may stand there for ever.
 fn word(conditions: &[Condition]) -> Option<&str> {
-    let kind =
-        if is_let_go(conditions) { CONDITION_POWER_MANAGED } else { CONDITION_REBOOTING };
+    let kind = if is_let_go(conditions) { CONDITION_POWER_MANAGED } else { CONDITION_REBOOTING };
     find(conditions, kind)?.reason.as_deref()
 }
 
@@ -573,14 +575,26 @@ mod tests {
         assert_eq!(reach("PowerManaged", "True", "NodeNotFound"), None);
     }
 
+    /// Ironic lost its database, and the operator tries in vain to register a host whose BMC is dead.
+    #[test]
+    fn a_host_that_cannot_be_registered_with_ironic_is_no_reason_to_wait() {
+        let reach = |word: &str, error: &str| {
+            let condition = json!({"type": "PowerManaged", "status": "False", "reason": word});
+            host(&json!({"errorType": error, "conditions": [condition]})).unreachable
+        };
+        for word in ["NodeNotFound", "NodeRegistering"] {
+            assert_eq!(reach(word, "registration error"), None);
+            assert_eq!(reach(word, "provisioned registration error"), None);
+            assert_eq!(reach(word, "power management error"), Some(word));
+        }
+    }
+
     /// Its label was removed while Ironic was away, or its operator has it back.
     #[test]
     fn what_bmo_reboot_said_of_a_host_before_it_let_that_go_is_heeded_no_longer() {
         let own = request().key();
         let seen = |managed: &str, reason: &str, said: &str| {
-            let condition = |kind: &str, status: &str, reason: &str, message: &str| {
-                json!({"type": kind, "status": status, "reason": reason, "message": message})
-            };
+            let condition = |kind: &str, status: &str, reason: &str, message: &str| json!({"type": kind, "status": status, "reason": reason, "message": message});
             let held = json!({"keys": [own]});
             let record = json!({"version": 1, "pending": at(101).to_string(), "held": held});
             host(&json!({

@@ -18,8 +18,8 @@ use crate::request::{Request, Strategy};
 pub enum Try {
     /// Its host is being power-cycled, or its node has time left.
     UnderWay,
-    /// Its host has been on for all of its time, and nobody can see its node. Where etcd lacks another member, no node can be seen
-    /// before that one is back.
+    /// Its host has been on for all of its time, and nobody can see its node, or reach its host. Where etcd lacks another member, no
+    /// node can be seen before that one is back; and a host may be lost to Ironic for ever.
     Unseen,
     /// Its host has been on for all of its time: another try is due, or the end.
     Due,
@@ -45,7 +45,8 @@ impl Try {
         };
         let since = entry.resumed.map_or(since, |it| since.max(it));
         let timeout = request.strategy.as_ref().copied().unwrap_or_default().timeout;
-        let is_unseen = standing.said.as_ref().is_some_and(|it| it.reason == Reason::NodeUnseen);
+        let is_lost = |reason| matches!(reason, Reason::NodeUnseen | Reason::HostUnreachable);
+        let is_unseen = standing.said.as_ref().is_some_and(|it| is_lost(it.reason));
         Some(match until(since, now) < timeout {
             true => Self::UnderWay,
             false if is_unseen => Self::Unseen,
@@ -181,11 +182,16 @@ mod tests {
 
     #[test]
     fn a_member_keeps_the_others_until_its_host_was_on_for_all_its_time() {
-        let unseen = |request: &mut Request| {
-            request.standing = request.standing.saying(None, Reason::NodeUnseen, "");
+        let says = |request: &mut Request, reason| {
+            request.standing = request.standing.saying(None, reason, "");
         };
+        let unseen = |request: &mut Request| says(request, Reason::NodeUnseen);
         assert_eq!(on(|_, _| ()), Some(Try::Due));
         assert_eq!(on(|_, request| unseen(request)), Some(Try::Unseen));
+        assert_eq!(on(|_, it| says(it, Reason::HostUnreachable)), Some(Try::Unseen));
+        for reason in [Reason::HostHeld, Reason::HostServicing] {
+            assert_eq!(on(|_, it| says(it, reason)), Some(Try::Due), "it may be off");
+        }
         assert_eq!(on(|_, request| request.standing.since = Some(at(11))), Some(Try::UnderWay));
         let early = |_: &mut Entry, request: &mut Request| {
             unseen(request);
