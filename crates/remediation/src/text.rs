@@ -213,6 +213,11 @@ pub fn runs(failed: &str) -> String {
     format!("{failed}, and the node is ready: nothing is done unless it fails anew")
 }
 
+/// How it failed, and nobody can see whether the machine is well.
+pub fn unjudged(failed: &str, but: &str) -> String {
+    format!("{failed}{but}")
+}
+
 /// How it failed.
 pub const STILL_UNHEALTHY: &str = "the node was ready, and the machine is still called unhealthy";
 

@@ -186,6 +186,7 @@ pub(super) fn fail(case: &Case<'_>, host: &Host, reason: Reason) -> Decision {
     match runs_on(case) {
         None => Decision::look_at_node(reason),
         Some(true) => well_all_the_same(case, reason),
+        Some(false) if is_blind(case) => unjudged(case, reason),
         Some(false) => hand_over(case, host, reason),
     }
 }
@@ -198,6 +199,22 @@ fn runs_on(case: &Case<'_>) -> Option<bool> {
         Some(at) => node::has_returned(case, machine, at),
         None => node::has_come_up(case, machine, entry.asked),
     }
+}
+
+/// Whether nobody can look at the node, and no health check calls it unhealthy, which has seen it. That a host does not obey says
+/// that its BMC is dead, and not that nothing runs on it.
+fn is_blind(case: &Case<'_>) -> bool {
+    let is_called_ill = case.machine().is_some_and(|it| it.healthy == Some(false));
+    matches!(case.seen.node, NodeSeen::NoAccess(_)) && !is_called_ill
+}
+
+/// The host does not obey, and whether its node runs nobody knows: a machine that does would be deleted for that.
+fn unjudged(case: &Case<'_>, reason: Reason) -> Decision {
+    let decision = Decision::rest(Reason::NodeUnseen).again(POLL.1);
+    let (Some(step), false) = (case.step().cloned(), is_unseen(case)) else { return decision };
+    let text = text::unjudged(&failure(case, reason), &node::but(case));
+    let since = case.standing.since.unwrap_or(case.now);
+    decision.act(Act::Say(case.at_step(step, since, Reason::NodeUnseen, &text)))
 }
 
 /// Whoever switches hosts may be away and not say so, and a machine that runs would be deleted for that. What was begun is

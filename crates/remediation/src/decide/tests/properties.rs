@@ -320,9 +320,10 @@ proptest! {
         }
     }
 
-    /// I19: what others do with a host, and an outage of Ironic, is no verdict on its machine, not after the last try either.
+    /// I19: what others do with a host, and an outage of Ironic, is no verdict on its machine, not after the last try either. Nor is
+    /// that it does not obey, where nobody can see its node, and no health check has seen it fail.
     #[test]
-    fn nobody_is_given_up_while_a_host_is_held_off_by_others_or_out_of_reach(
+    fn nobody_is_given_up_while_a_host_is_held_off_by_others_or_out_of_reach_or_unseen(
         seen in worlds(), policy in policies(), released in maybe_time(), now in 0_i64..5000,
     ) {
         let mut seen = seen;
@@ -333,7 +334,9 @@ proptest! {
         (host.ours, host.online, host.provisioned, host.unmanaged) = (true, true, true, None);
         host.history = History(vec![last]);
         let is_blocked = host.unreachable.is_some() || (released.is_some() && !host.holds.is_empty());
-        if is_blocked && !seen.request.standing.is_over() {
+        let is_called_ill = seen.machine.as_ref().is_some_and(|it| it.healthy == Some(false));
+        let is_blind = matches!(seen.node, NodeSeen::NoAccess(_)) && !is_called_ill;
+        if (is_blocked || is_blind) && !seen.request.standing.is_over() {
             let acts = decide(&seen, &policy, at(now)).acts;
             let hands_over = |it: &Act| matches!(it, Act::TellOwner(_) | Act::DeleteMachine);
             prop_assert!(!acts.iter().any(hands_over), "{acts:?}");

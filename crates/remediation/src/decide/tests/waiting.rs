@@ -416,3 +416,36 @@ fn a_machine_that_runs_and_is_not_complained_of_is_not_given_up_after_its_last_t
         assert!(history.last("uid").unwrap().has_recovered(), "{history:?}");
     }
 }
+
+/// Its BMC is dead as well. A person has asked, or a health check that has not called it unhealthy since.
+#[test]
+fn a_machine_that_nobody_has_seen_fail_is_not_given_up_for_a_host_that_does_not_obey() {
+    for (seen, second) in [(asked(), 600), (released(), 610)] {
+        let last = edit(seen, |seen| {
+            seen.request.strategy = Ok(Strategy { retries: 0, timeout: Duration::from_secs(300) });
+            seen.node = NodeSeen::NoAccess("away".to_owned());
+        });
+        assert_eq!(now(&last, second).reason, Reason::Exhausted, "its health check has seen it");
+        for healthy in [None, Some(true)] {
+            let blind = edit(last.clone(), |seen| {
+                seen.machine.as_mut().unwrap().healthy = healthy;
+                seen.machine.as_mut().unwrap().healthy_since = Some(at(-5));
+            });
+            let waits = now(&blind, second);
+            let [Act::Say(standing)] = waits.acts.as_slice() else { panic!("{waits:?}") };
+            assert_eq!(
+                (waits.reason, &standing.step),
+                (Reason::NodeUnseen, &blind.request.standing.step)
+            );
+            let message = &standing.said.as_ref().unwrap().message;
+            assert!(message.contains("in time, but the node cannot be seen: away"), "{message}");
+            let told = edit(blind, |seen| seen.request.standing = standing.clone());
+            let still = now(&told, 5000);
+            assert!(still.acts.is_empty() && still.again.is_some(), "once: {still:?}");
+            let seen = seeing(&told, node());
+            assert_eq!(now(&seen, 5000).reason, Reason::Exhausted, "it is seen, and not ready");
+            let back = Node { kubelet: "after".to_owned(), ..ready() };
+            assert_eq!(now(&seeing(&told, back), 5000).reason, Reason::Recovered);
+        }
+    }
+}
