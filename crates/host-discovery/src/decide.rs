@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use api_types::metal3::Approval;
 use controller_kit::engine::ObjectKey;
+use ironic::Class;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::index::Known;
@@ -85,9 +86,8 @@ impl<'a> Taken<'a> {
         oldest_first.sort_by(|a, b| resources[*a].age().cmp(&resources[*b].age()));
         let made = resources.iter().map(|it| it.made(seen.hosts));
         let names = |it: &&'a Machine| {
-            let (node, facts) = (it.node, it.inventory.facts());
-            let named = facts.into_iter().flat_map(|facts| &facts.bmc);
-            named.map(move |ip| (ip.to_canonical(), node))
+            let node = it.node;
+            it.inventory.bmc().iter().map(move |ip| (ip.to_canonical(), node))
         };
         let gives_bmcs = resources.iter().any(|it| it.bmc.is_some());
         let naming = seen.machines.iter().filter(|_| gives_bmcs);
@@ -315,18 +315,19 @@ impl<'a> Taken<'a> {
             self.now.duration_since(machine.first_seen).try_into().unwrap_or_default();
         let late = asked >= self.policy.give_up;
         let failed = machine.last_error.is_some();
-        let reason = match &machine.inventory {
-            Reading::TooLarge => Reason::InventoryTooLarge,
-            Reading::Unreadable => Reason::InventoryUnreadable,
-            Reading::Unread | Reading::None if failed => Reason::InspectionFailed,
-            Reading::Unread | Reading::None if machine.unanswered.is_some() => Reason::IronicFails,
-            Reading::Unread | Reading::None if late => Reason::NoInventory,
-            Reading::Unread | Reading::None => Reason::AwaitsInventory,
-            Reading::Facts(_) if !machine.ports.is_empty() => return None,
-            Reading::Facts(_) if failed => Reason::InspectionFailed,
-            Reading::Facts(_) if machine.unanswered.is_some() => Reason::IronicFails,
-            Reading::Facts(_) if late || machine.strange_ports > 0 => Reason::NoUsablePort,
-            Reading::Facts(_) => Reason::AwaitsPorts,
+        let unanswered = machine.unanswered.as_ref().map(|(class, _)| match class {
+            Class::Invalid => Reason::InventoryUnreadable,
+            _ => Reason::IronicFails,
+        });
+        let reason = match (&machine.inventory, unanswered) {
+            (Reading::Facts(_), _) if !machine.ports.is_empty() => return None,
+            (Reading::TooLarge(_), _) => Reason::InventoryTooLarge,
+            _ if failed => Reason::InspectionFailed,
+            (_, Some(unanswered)) => unanswered,
+            (Reading::Unread | Reading::None, None) if late => Reason::NoInventory,
+            (Reading::Unread | Reading::None, None) => Reason::AwaitsInventory,
+            (Reading::Facts(_), None) if late || machine.strange_ports > 0 => Reason::NoUsablePort,
+            (Reading::Facts(_), None) => Reason::AwaitsPorts,
         };
         let mut verdict = Verdict::new(machine, reason);
         // Only the inventory says it. An error mostly is that of an inspection; without one nothing speaks for it.
@@ -345,12 +346,9 @@ impl<'a> Taken<'a> {
             let longest = if asked < READING_MAX { poll } else { READING_MAX };
             verdict.again = Some(asked.clamp(FIRST_RETRY.min(poll), longest));
         } else {
-            let words = if reason == Reason::IronicFails {
-                &machine.unanswered
-            } else {
-                &machine.last_error
-            };
-            verdict.note = words.as_deref().map(|it| abridged(it, LONGEST_NOTE));
+            let unanswered = machine.unanswered.as_ref().filter(|_| Some(reason) == unanswered);
+            let words = unanswered.map(|(_, words)| words).or(machine.last_error.as_ref());
+            verdict.note = words.map(|it| abridged(it, LONGEST_NOTE));
         }
         Some(verdict)
     }

@@ -191,6 +191,11 @@ impl InventoryDigest {
         }
     }
 
+    /// Addresses of its management controller.
+    pub fn bmc(&self) -> &[IpAddr] {
+        &self.facts.bmc
+    }
+
     /// Whether the machine has more addresses than are kept: then nobody knows which host it is.
     pub fn is_cut(&self) -> bool {
         self.is_cut

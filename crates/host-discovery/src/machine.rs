@@ -1,7 +1,9 @@
 //! A machine that Ironic shows and that may become a host.
 
 use std::fmt::Debug;
+use std::net::IpAddr;
 
+use ironic::Class;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::inventory::{Facts, Port};
@@ -18,8 +20,8 @@ pub struct Machine {
     pub enrolled: bool,
     /// What went wrong last.
     pub last_error: Option<String>,
-    /// Ironic's words, where it failed again and again when it was asked about it.
-    pub unanswered: Option<String>,
+    /// How Ironic failed, and its words, where it did so again and again when it was asked about it.
+    pub unanswered: Option<(Class, String)>,
     /// When it was first seen here.
     pub first_seen: Timestamp,
     /// Ports whose address identifies.
@@ -47,10 +49,8 @@ pub enum Reading {
     Unread,
     /// There is none, perhaps not yet.
     None,
-    /// It is larger than anybody is willing to read.
-    TooLarge,
-    /// It is no inventory.
-    Unreadable,
+    /// It is larger than anybody is willing to read. Addresses of its management controller, where so much was read.
+    TooLarge(Vec<IpAddr>),
     /// The facts.
     Facts(Box<Facts>),
 }
@@ -60,7 +60,16 @@ impl Reading {
     pub fn facts(&self) -> Option<&Facts> {
         match self {
             Self::Facts(facts) => Some(facts),
-            Self::Unread | Self::None | Self::TooLarge | Self::Unreadable => None,
+            Self::Unread | Self::None | Self::TooLarge(_) => None,
+        }
+    }
+
+    /// Addresses of its management controller. No other machine gets one of these, though nothing is made of this one.
+    pub fn bmc(&self) -> &[IpAddr] {
+        match self {
+            Self::Facts(facts) => &facts.bmc,
+            Self::TooLarge(bmc) => bmc,
+            Self::Unread | Self::None => &[],
         }
     }
 }

@@ -281,9 +281,9 @@ impl Nodes {
                 (track.look, track.is_relook) =
                     (Some(at + rest_after(track.failures).min(IRONIC_RETRY_MAX)), true);
                 // The same failure may be put in other words each time.
-                if track.failures >= FAILURES && track.told != Some(class) {
-                    track.told = Some(class);
-                    track.machine.unanswered = Some(abridged(&text, LONGEST_ERROR));
+                let told = track.machine.unanswered.as_ref().map(|(told, _)| *told);
+                if track.failures >= FAILURES && told != Some(class) {
+                    track.machine.unanswered = Some((class, abridged(&text, LONGEST_ERROR)));
                 }
             }
             Look::Read { node: shown, inventory, details, ports } => {
@@ -296,7 +296,7 @@ impl Nodes {
                 }
                 let machine = &mut track.machine;
                 machine.unanswered = None;
-                (track.failures, track.told) = (0, None);
+                track.failures = 0;
                 track.contested = false;
                 self.facts -= machine.bytes();
                 machine.inventory = inventory;
@@ -516,20 +516,18 @@ impl Machine {
         self.inventory.facts().map_or(0, Facts::size) + size_of_val(&self.ports[..])
     }
 
-    /// Whether nothing was read of which something can be made. What could not be read may have been a proxy's answer, not
-    /// Ironic's.
+    /// Whether nothing was read of which something can be made.
     fn is_unread(&self) -> bool {
         match self.inventory {
-            Reading::Unread | Reading::None | Reading::Unreadable => true,
-            Reading::TooLarge => false,
+            Reading::Unread | Reading::None => true,
+            Reading::TooLarge(_) => false,
             Reading::Facts(_) => self.ports.is_empty(),
         }
     }
 
     /// Whether it is likely to stay so.
     fn is_useless(&self) -> bool {
-        let is_strange = self.strange_ports > 0 || self.inventory == Reading::Unreadable;
-        self.is_unread() && (self.last_error.is_some() || is_strange)
+        self.is_unread() && (self.last_error.is_some() || self.strange_ports > 0)
     }
 }
 

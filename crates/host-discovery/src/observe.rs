@@ -276,7 +276,7 @@ async fn look(
         None => match patiently(|| ports_of(ironic, &text)).await {
             // So many interfaces no machine has.
             Err(error) if error.class() == Class::TooLarge => {
-                told = Err(Reading::TooLarge);
+                told = Err(too_large(&told));
                 Ports::default()
             }
             ports => ports?,
@@ -293,14 +293,20 @@ async fn look(
     Ok(Look::Read { node: read, inventory, details, ports })
 }
 
-/// What an answer without an inventory says of the machine.
+/// What an answer without an inventory says of the machine. One that is no inventory says nothing: a proxy may have given it in
+/// Ironic's place, and the machine keeps what it told before.
 fn no_inventory(error: Error) -> Result<Reading, Error> {
     match error.class() {
         Class::NotFound => Ok(Reading::None),
-        Class::TooLarge => Ok(Reading::TooLarge),
-        Class::Invalid => Ok(Reading::Unreadable),
+        Class::TooLarge => Ok(Reading::TooLarge(Vec::new())),
         _ => Err(error),
     }
+}
+
+/// The machine has more addresses than are looked at. A stranger who names its management controller must not get that.
+fn too_large(told: &Result<(InventoryDigest, HardwareDetails), Reading>) -> Reading {
+    let bmc = told.as_ref().map_or_else(Reading::bmc, |(told, _)| told.bmc());
+    Reading::TooLarge(bmc.to_vec())
 }
 
 async fn ports_of(ironic: &Client, node: &str) -> Result<Ports, Error> {
@@ -344,14 +350,10 @@ fn digest(
     inventory: &Inventory,
     late: LateFields,
 ) -> Result<(InventoryDigest, HardwareDetails), Reading> {
-    // Ironic takes none without interfaces, so this is an answer of somebody in between.
-    if inventory.machine.interfaces.is_empty() {
-        return Err(Reading::Unreadable);
-    }
     let told = InventoryDigest::read(inventory);
     // It may be a host by an address that was left out.
     if told.is_cut() {
-        return Err(Reading::TooLarge);
+        return Err(Reading::TooLarge(told.bmc().to_vec()));
     }
     Ok((told, HardwareDetails::read(inventory, late)))
 }
@@ -472,19 +474,29 @@ mod tests {
     }
 
     #[test]
-    fn an_inventory_without_interfaces_is_none_of_a_machine() {
-        let read = |interfaces: &Value| {
-            let answer = json!({ "inventory": { "hostname": "n1", "interfaces": interfaces } });
-            let inventory = serde_json::from_value(answer).unwrap();
+    fn a_machine_with_too_many_addresses_keeps_the_bmc_that_it_names() {
+        let nic = |number: usize| json!({ "name": format!("e{number}"), "mac_address": format!("52:54:00:00:{:02x}:{:02x}", number / 256, number % 256) });
+        let read = |nics: usize| {
+            let interfaces: Vec<Value> = (0..nics).map(nic).collect();
+            let machine = json!({ "bmc_address": "192.0.2.7", "interfaces": interfaces });
+            let inventory = serde_json::from_value(json!({ "inventory": machine })).unwrap();
             digest(&inventory, LateFields::default())
         };
-        assert_eq!(read(&json!([])).err(), Some(Reading::Unreadable));
-        let empty = digest(&Inventory::default(), LateFields::default());
-        assert_eq!(empty.err(), Some(Reading::Unreadable));
-        let nic = |number: usize| json!({ "name": format!("e{number}"), "mac_address": format!("52:54:00:00:{:02x}:{:02x}", number / 256, number % 256) });
-        assert!(read(&json!([nic(0)])).is_ok());
-        let many: Vec<Value> = (0..2000).map(nic).collect();
-        assert_eq!(read(&json!(many)).err(), Some(Reading::TooLarge));
+        let bmc = Reading::TooLarge(vec!["192.0.2.7".parse().unwrap()]);
+        let one = read(1);
+        assert!(one.is_ok());
+        // Of the second one Ironic has too many ports.
+        assert_eq!((read(2000).err(), too_large(&one)), (Some(bmc.clone()), bmc.clone()));
+        assert_eq!(too_large(&Err(bmc.clone())), bmc);
+        assert_eq!(too_large(&Err(Reading::None)), Reading::TooLarge(Vec::new()));
+    }
+
+    /// A proxy may give it in place of an inventory that names a BMC.
+    #[test]
+    fn what_is_no_inventory_is_an_error_and_says_nothing_of_the_machine() {
+        let error = serde_json::from_str::<Value>("junk").unwrap_err();
+        let junk = Error::invalid(error.to_string());
+        assert_eq!(no_inventory(junk).unwrap_err().class(), Class::Invalid);
     }
 
     #[tokio::test]

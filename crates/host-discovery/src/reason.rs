@@ -64,9 +64,9 @@ reasons! {
             "see what sends an inventory of more than a mebibyte, or of more interfaces than are looked at",
             on: [FAILURES], see: "runbooks/FerriteHostDiscoveryMachinesFail.md";
         InventoryUnreadable: Kind::Waits,
-            "The controller cannot read the inventory.",
+            "The controller cannot read what Ironic answers about the inventory, the ports or the node.",
             on: [FAILURES],
-            more: "Look at the machine: hardly a real one sends such an inventory.",
+            more: "Look at the machine: hardly a real one sends such an inventory. Check what answers in Ironic's place, such as a proxy. The controller retries every five minutes. Until it can read the answer, no discovery makes hosts with a BMC: this machine may name the same one.",
             see: "runbooks/FerriteHostDiscoveryMachinesFail.md";
         IronicFails: Kind::Waits,
             "Ironic fails each time the controller asks for the inventory, the ports or the node.",

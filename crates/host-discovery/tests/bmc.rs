@@ -22,7 +22,7 @@ use host_discovery::refusals::{Cause, Refusals};
 use host_discovery::report::report;
 use host_discovery::resource::Resource;
 use host_discovery::settings::Policy;
-use ironic::Inventory;
+use ironic::{Class, Inventory};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use world::{Facts, facts, host, mac, machine, node, port, resource};
@@ -188,8 +188,11 @@ fn two_machines_that_name_one_bmc_both_wait() {
     // Also one of which nothing else can be made.
     let mut strange = naming(2, &["192.0.2.7"]);
     strange.ports.clear();
-    let found = verdicts(&[naming(1, &["192.0.2.7"]), strange], &none);
-    assert_eq!(found[0].0, Reason::BmcAddressShared);
+    let inventory = Reading::TooLarge(vec!["192.0.2.7".parse().unwrap()]);
+    for strange in [strange, Machine { inventory, ..machine(2) }] {
+        let found = verdicts(&[naming(1, &["192.0.2.7"]), strange], &none);
+        assert_eq!(found[0].0, Reason::BmcAddressShared);
+    }
 }
 
 #[test]
@@ -240,9 +243,14 @@ fn no_host_gets_a_bmc_before_every_machine_is_read() {
 #[test]
 fn machine_that_ironic_does_not_tell_of_holds_back_hosts_with_a_bmc() {
     let unread = |number: u8| Machine::unread(node(number), Timestamp::UNIX_EPOCH);
-    let failing = Machine { unanswered: Some("Ironic answered 500".to_owned()), ..unread(3) };
+    let fails = |class| {
+        let failing = Machine { unanswered: Some((class, "no".to_owned())), ..unread(3) };
+        (vec![unread(2), failing], true)
+    };
     let (none, stranger) = (Index::default(), naming(1, &["192.0.2.7"]));
-    for (others, is_named) in [(vec![unread(2)], false), (vec![unread(2), failing], true)] {
+    for (others, is_named) in
+        [(vec![unread(2)], false), fails(Class::Server), fails(Class::Invalid)]
+    {
         let machines = [vec![stranger.clone()], others].concat();
         let plan = pass(&machines, &racks(), &none, true);
         let verdict = &plan.verdicts[0];

@@ -18,6 +18,7 @@ use host_discovery::reason::{Reason, Sort, advice};
 use host_discovery::resource::Resource;
 use host_discovery::settings::Policy;
 use host_discovery::sighting::Sighting;
+use ironic::Class;
 use k8s_openapi::jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};
 use world::{facts, host, mac, machine, node, resource};
@@ -217,14 +218,19 @@ fn a_host_that_shares_an_interface_and_boots_by_another_stands_in_the_way_until_
 
 #[test]
 fn a_machine_that_ironic_fails_for_again_and_again_is_told_in_its_words() {
-    let words = Some("GET /v1/nodes/x/inventory: 500: no such container".to_owned());
-    let failed = Machine { unanswered: words.clone(), ..silent() };
+    let words = "GET /v1/nodes/x/inventory: 500: no such container".to_owned();
     let racks = [resource("racks", &json!({}))];
-    let verdict = after(11, &failed, &racks, &Index::default());
-    assert_eq!((verdict.reason, verdict.resource), (Reason::IronicFails, Some(0)));
-    assert_eq!((verdict.reason.sort(), verdict.again), (Sort::Failed, None));
-    assert_eq!(verdict.note, words);
-    // What it said before about itself is enough for a host.
-    let read = Machine { unanswered: words, ..machine(1) };
-    assert_eq!(after(11, &read, &racks, &Index::default()).reason, Reason::Created);
+    for (class, reason) in
+        [(Class::Server, Reason::IronicFails), (Class::Invalid, Reason::InventoryUnreadable)]
+    {
+        let unanswered = Some((class, words.clone()));
+        let failed = Machine { unanswered: unanswered.clone(), ..silent() };
+        let verdict = after(11, &failed, &racks, &Index::default());
+        assert_eq!((verdict.reason, verdict.resource), (reason, Some(0)));
+        assert_eq!((verdict.reason.sort(), verdict.again), (Sort::Failed, None));
+        assert_eq!(verdict.note.as_ref(), Some(&words));
+        // What it said before about itself is enough for a host.
+        let read = Machine { unanswered, ..machine(1) };
+        assert_eq!(after(11, &read, &racks, &Index::default()).reason, Reason::Created);
+    }
 }

@@ -22,6 +22,7 @@ use host_discovery::reason::{Reason, Sort};
 use host_discovery::resource::Resource;
 use host_discovery::settings::Policy;
 use host_discovery::sighting::Sighting;
+use ironic::Class;
 use k8s_openapi::jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};
 use world::{Facts, facts, host, mac, machine, node, port, resource, twins};
@@ -308,12 +309,12 @@ fn an_old_error_does_not_keep_a_complete_machine_from_being_a_host() {
 
 #[test]
 fn inventories_that_cannot_be_read_and_ports_that_identify_nobody_are_failures() {
-    for (reading, expected) in [
-        (Reading::TooLarge, Reason::InventoryTooLarge),
-        (Reading::Unreadable, Reason::InventoryUnreadable),
+    let of = |inventory| Machine { inventory, ..machine(1) };
+    let junk = Some((Class::Invalid, "expected value at line 1".to_owned()));
+    for (it, expected) in [
+        (of(Reading::TooLarge(Vec::new())), Reason::InventoryTooLarge),
+        (Machine { unanswered: junk, ..of(Reading::Unread) }, Reason::InventoryUnreadable),
     ] {
-        let mut it = machine(1);
-        it.inventory = reading;
         assert_eq!(reason(it, &json!({})), expected);
     }
     let mut zero = machine(1);
@@ -326,7 +327,7 @@ fn inventories_that_cannot_be_read_and_ports_that_identify_nobody_are_failures()
 #[test]
 fn a_failure_is_told_by_the_oldest_resource_that_takes_everything() {
     let mut ghost = machine(1);
-    ghost.inventory = Reading::Unreadable;
+    ghost.inventory = Reading::TooLarge(Vec::new());
     let resources = [
         resource("narrow", &json!({"selector": {"minCPUs": 2}})),
         resource("second", &json!({})),

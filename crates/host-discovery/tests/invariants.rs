@@ -291,7 +291,7 @@ fn odd(kind: u8, number: u8) -> Machine {
     it.node = node(number * 16 + kind);
     match kind {
         1 => it.inventory = Reading::None,
-        2 => it.inventory = Reading::TooLarge,
+        2 => it.inventory = Reading::TooLarge(Vec::new()),
         3 => it.ports.clear(),
         4 => it.name = Some("metal~x".to_owned()),
         5 => it.had_host = true,

@@ -176,7 +176,7 @@ fn a_status_that_says_the_same_is_the_same_and_a_new_reason_has_a_new_time() {
     let later = report(0, &decision, &machines, 7, 3).status(&first, start + 9.seconds());
     assert_eq!(first, later);
     machines[1].last_error = None;
-    machines[1].inventory = Reading::TooLarge;
+    machines[1].inventory = Reading::TooLarge(Vec::new());
     let decision = decided(&machines, &resources, &hosts);
     let later = report(0, &decision, &machines, 7, 3).status(&first, start + 9.seconds());
     assert_eq!(written(&later)["failures"][0]["since"], "1970-01-01T00:00:09Z");
@@ -213,10 +213,10 @@ fn told(
 fn what_failed_last_is_listed_first_and_is_news_once() {
     let mut machines: Vec<_> = (0..120).map(|number| failed(number, Reading::None)).collect();
     let before = told(&machines, &BareMetalHostDiscoveryStatus::default());
-    machines.push(failed(200, Reading::Unreadable));
+    machines.push(failed(200, Reading::TooLarge(Vec::new())));
     let after = told(&machines, &before);
     let new: Vec<_> = newly_failed(&before, &after).map(|it| (&it.node_id, word(it))).collect();
-    assert_eq!(new, [(&node(200).to_string(), "InventoryUnreadable")]);
+    assert_eq!(new, [(&node(200).to_string(), "InventoryTooLarge")]);
     assert_eq!(after.failures[0].node_id, node(200).to_string());
     assert_eq!(newly_failed(&after, &told(&machines, &after)).count(), 0);
 }

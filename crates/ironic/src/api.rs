@@ -59,7 +59,8 @@ impl Client {
         // A machine waits for it.
         let mut call = Call { urgency: Urgency::Normal, ..call };
         call.max_answer = max_bytes;
-        self.read(call).await
+        let path = format!("/v1/{}", call.path);
+        self.read::<Inventory>(call).await?.of_machine().map_err(|error| error.of("GET", &path))
     }
 
     /// Waits until a power state can be asked for at once, for whoever has to look before that whether it is still wanted. That it

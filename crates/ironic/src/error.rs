@@ -120,7 +120,7 @@ impl Error {
     }
 
     /// Says that an answer is not Ironic's, or that a request or a file of ours makes no sense.
-    pub(crate) fn invalid(text: impl Into<String>) -> Self {
+    pub fn invalid(text: impl Into<String>) -> Self {
         Self::new(Class::Invalid, text)
     }
 

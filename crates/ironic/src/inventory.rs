@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::Result;
+use crate::error::Error;
 use crate::lenient;
 
 /// The answer to the question for a node's inventory.
@@ -269,6 +271,14 @@ pub struct Vlan {
 }
 
 impl Inventory {
+    /// The inventory, unless it names no interface. Ironic takes none of those, so this is an answer of somebody in between.
+    pub(crate) fn of_machine(self) -> Result<Self> {
+        if self.machine.interfaces.is_empty() {
+            return Err(Error::invalid("the inventory names no interface, so it is not Ironic's"));
+        }
+        Ok(self)
+    }
+
     /// Whether addresses of the machine may be missing, since it gave more interfaces, or Ironic
     /// more addresses, than are read. Disks and all else that is missing then names nobody.
     pub fn is_cut(&self) -> bool {
@@ -280,6 +290,7 @@ impl Inventory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Class;
 
     #[test]
     fn one_odd_value_does_not_cost_the_rest() {
@@ -312,6 +323,18 @@ mod tests {
             let read: Inventory = serde_json::from_str(text).unwrap();
             assert_eq!(read, Inventory::default());
         }
+    }
+
+    #[test]
+    fn an_inventory_without_interfaces_is_none_of_a_machine() {
+        let class = |text: &str| {
+            let read: Inventory = serde_json::from_str(text).unwrap();
+            read.of_machine().err().map(|error| error.class())
+        };
+        for text in ["{}", r#"{"inventory": {"hostname": "n1", "interfaces": []}}"#] {
+            assert_eq!(class(text), Some(Class::Invalid), "{text}");
+        }
+        assert_eq!(class(r#"{"inventory": {"interfaces": [{"name": "eno1"}]}}"#), None);
     }
 
     fn many(element: &str) -> String {

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use controller_kit::engine::ObjectKey;
-use ironic::Class;
 
 use crate::hardware::HardwareDetails;
 use crate::machine::Machine;
@@ -30,9 +29,8 @@ pub(super) struct Track {
     pub(super) useless: u32,
     /// Until when it is left alone after that.
     pub(super) rest: Option<Instant>,
-    /// How often in a row Ironic failed when it was asked about it, and how, as it is told.
+    /// How often in a row Ironic failed when it was asked about it.
     pub(super) failures: u32,
-    pub(super) told: Option<Class>,
     pub(super) details: Option<HardwareDetails>,
 }
 
