@@ -423,7 +423,7 @@ impl Context {
     fn decide_all(&self, table: &Table, now: Now) -> Decision<Write, Pass> {
         let plan = self.index.with(|index| decide(&table.observed(index), &self.policy, now.wall));
         let again = plan.again.filter(|_| table.answers());
-        let reason = if table.answers() { Pass::AllDecided } else { Pass::IronicAway };
+        let reason = plan.pass(table.answers());
         let next = again.map_or(Next::OnChange, |again| Next::After(again.max(SHORTEST_WAIT)));
         let write = Write::Hosts(Box::new(plan));
         Decision { writes: vec![write], next, ..Decision::rest(reason) }

@@ -259,7 +259,8 @@ impl<'a> Taken<'a> {
             verdict.note = Some(text::none_before_all_are_read(failing.map(|it| it.node)));
             // When a machine is read, it is decided anew.
             verdict.again = (!self.seen.complete).then_some(FIRST_RETRY);
-            return Reason::RateLimited;
+            // To be read takes moments, of which no event tells; what Ironic fails for may last until a person acts.
+            return failing.map_or(Reason::RateLimited, |_| Reason::BmcAddressUncompared);
         }
         self.take(at, name.clone(), facts, None);
         self.allowance -= 1;

@@ -94,6 +94,15 @@ impl HostPlan {
         }
     }
 
+    /// How the pass ends in which this was decided.
+    pub fn pass(&self, answers: bool) -> Pass {
+        let waits = |it: &Verdict| it.reason == Reason::BmcAddressUncompared;
+        if answers && self.verdicts.iter().any(waits) {
+            return Pass::BmcsUncompared;
+        }
+        if answers { Pass::AllDecided } else { Pass::IronicAway }
+    }
+
     /// The resources, by their places, that make hosts by it.
     pub fn makers(&self) -> BTreeSet<usize> {
         self.verdicts.iter().filter(|it| it.creates()).filter_map(|it| it.resource).collect()
@@ -414,6 +423,8 @@ pub struct Troubles {
     pub refused: Option<(usize, String)>,
     /// Hosts that could not be made: the same.
     pub failed: Option<(usize, String)>,
+    /// Why machines wait for their BMC to be compared with those of all others.
+    pub uncompared: Option<String>,
     /// Machines that are no resource's; none while it is not known of all.
     pub strays: Option<Strays>,
 }
@@ -429,7 +440,9 @@ impl Troubles {
         let is_unseen = |it: &Verdict| plan.behind.is_some() && it.note == plan.behind;
         let refused = with(&|it| it.reason == Reason::HostRefused);
         let failed = with(&|it| it.reason == Reason::HostFailed || is_unseen(it));
-        Self { left_out, refused, failed, strays: Some(strays) }
+        let uncompared = with(&|it| it.reason == Reason::BmcAddressUncompared);
+        let uncompared = uncompared.map(|(_, text)| text);
+        Self { left_out, refused, failed, uncompared, strays: Some(strays) }
     }
 }
 

@@ -114,6 +114,11 @@ reasons! {
             "Another machine or host names or has the same BMC. None of these machines gets a host with it. An approval changes nothing.",
             "find the machine that has this BMC, and delete the node in Ironic or the host of the other",
             on: [CONFLICTS], see: "controllers/host-discovery/from-power-on-to-node.md";
+        BmcAddressUncompared: Kind::Waits,
+            "The discovery gives its hosts a BMC, and Ironic fails each time for another node, which may name the same BMC.",
+            on: [READY, PENDING],
+            more: "Read Ironic's log about the node that the message names, or delete that node in Ironic if no machine of yours has it. Until Ironic answers, no discovery makes hosts with a BMC.",
+            see: "controllers/host-discovery/from-power-on-to-node.md";
         AfterAnother: Kind::Waits,
             "A machine before it has its name, and whether that one's host exists is unknown.",
             on: [PENDING],
@@ -203,6 +208,10 @@ reasons! {
             "Ironic does not answer, or not to this controller: it makes no hosts.",
             "Look at the condition IronicReachable of any discovery.",
             on: [METRIC];
+        BmcsUncompared: Kind::EndsWithin(Duration::from_secs(600)),
+            "Machines wait for their hosts, since Ironic fails for a node that may name the same BMC.",
+            "Look at the condition Ready of the discoveries.",
+            on: [METRIC], see: "runbooks/FerriteHostDiscoveryWorkWaits.md";
         DiscoveryTold: Kind::Rests, "The status of a discovery shows what was decided.";
         DiscoveryChanged: Kind::EndsWithin(Duration::from_secs(60)),
             "A discovery changed, and its new spec does not count yet.",

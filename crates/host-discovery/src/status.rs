@@ -19,8 +19,6 @@ use crate::text;
 
 /// Characters of a condition's message.
 const LONGEST_MESSAGE: usize = 1024;
-/// Reasons for which a resource is not ready by what was counted.
-const COUNTED: [Notice; 3] = [Notice::HostsRefused, Notice::HostsFailed, Notice::TooManyMachines];
 
 /// Sets both conditions. Their times stay as they are while they say yes, or no.
 pub fn conditions(
@@ -86,6 +84,9 @@ fn ready(
     if let Some((count, one)) = &troubles.failed {
         return no(Notice::HostsFailed, &text::hosts_failed(*count, one));
     }
+    if let Some(text) = &troubles.uncompared {
+        return no(Reason::BmcAddressUncompared, text);
+    }
     if troubles.left_out > 0 {
         return no(Notice::TooManyMachines, &text::too_many_machines(troubles.left_out));
     }
@@ -103,8 +104,7 @@ fn ready(
     let Some(strays) = troubles.strays else {
         // Nobody counted yet: what was said before stays. That what stood in the way is over only a count says.
         let known = status.conditions.iter().find(|it| it.type_ == CONDITION_READY);
-        let told = |it: &&Condition| COUNTED.iter().any(|counted| counted.as_str() == it.reason);
-        if let Some(known) = known.filter(told) {
+        if let Some(known) = known.filter(|it| is_counted(&it.reason)) {
             return say("False", &known.reason, &known.message);
         }
         let known = known.filter(|it| it.reason == reason).map(|it| it.message.as_str());
@@ -125,6 +125,17 @@ fn ready(
         reason,
         &std::iter::once(text).chain(erases).chain(others).collect::<Vec<_>>().join("; "),
     )
+}
+
+/// Whether a resource is not ready for this reason by what was counted.
+fn is_counted(reason: &str) -> bool {
+    [
+        Notice::HostsRefused.as_str(),
+        Notice::HostsFailed.as_str(),
+        Notice::TooManyMachines.as_str(),
+        Reason::BmcAddressUncompared.as_str(),
+    ]
+    .contains(&reason)
 }
 
 fn put(

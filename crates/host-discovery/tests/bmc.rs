@@ -16,8 +16,8 @@ use host_discovery::host::new_host;
 use host_discovery::index::Index;
 use host_discovery::inventory::InventoryDigest;
 use host_discovery::machine::{Machine, Reading};
-use host_discovery::model::{HostPlan, Observed};
-use host_discovery::reason::{Reason, Sort};
+use host_discovery::model::{HostPlan, Observed, Strays, Troubles};
+use host_discovery::reason::{Pass, Reason, Sort};
 use host_discovery::refusals::{Cause, Refusals};
 use host_discovery::report::report;
 use host_discovery::resource::Resource;
@@ -254,11 +254,17 @@ fn machine_that_ironic_does_not_tell_of_holds_back_hosts_with_a_bmc() {
         let machines = [vec![stranger.clone()], others].concat();
         let plan = pass(&machines, &racks(), &none, true);
         let verdict = &plan.verdicts[0];
+        // To be read takes moments; for what Ironic fails may last, and is told.
+        let (reason, ends) = if is_named {
+            (Reason::BmcAddressUncompared, Pass::BmcsUncompared)
+        } else {
+            (Reason::RateLimited, Pass::AllDecided)
+        };
         // What is read of the other one is decided upon at once.
-        assert_eq!(
-            (verdict.reason, &verdict.step, verdict.again),
-            (Reason::RateLimited, &None, None)
-        );
+        assert_eq!((verdict.reason, &verdict.step, verdict.again), (reason, &None, None));
+        assert_eq!((plan.pass(true), plan.pass(false)), (ends, Pass::IronicAway));
+        let troubles = Troubles::of(0, &plan, 0, Strays::default());
+        assert_eq!(troubles.uncompared.is_some(), is_named);
         let listed = report(0, &plan, &machines, 0, 0).pending.remove(0).reason.unwrap();
         assert_eq!(listed.contains(&node(3).to_string()), is_named, "{listed}");
         let without = pass(&machines, &resource("racks", &json!({})), &none, true);

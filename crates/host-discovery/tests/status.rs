@@ -125,7 +125,7 @@ fn ready_tells_of_machines_that_are_held_back_or_nobodys_and_how_to_approve() {
     let later = ready(&manual, DiscoveryCounts::default(), None, first.clone());
     assert_eq!(later[0].message, first[0].message);
     // Nor does it say that what stood in the way is over.
-    for reason in ["HostsRefused", "HostsFailed", "TooManyMachines"] {
+    for reason in ["HostsRefused", "HostsFailed", "TooManyMachines", "BmcAddressUncompared"] {
         let before = Condition {
             status: "False".to_owned(),
             reason: reason.to_owned(),
@@ -167,6 +167,23 @@ fn the_event_of_a_machine_that_waits_says_what_to_do() {
     let report = Report { names, ..Report::default() };
     let told = notes(&before, &after, Some(&report));
     assert_eq!(told[1].text, "Node 0f92160d (metal~x in Ironic): NoInventory");
+}
+
+/// It holds back every host with a BMC until a person acts.
+#[test]
+fn a_node_that_ironic_fails_for_is_told_where_hosts_with_a_bmc_wait_for_it() {
+    let why = "no host with a BMC is made: Ironic fails for node 0f92160d".to_owned();
+    let troubles = Troubles { uncompared: Some(why.clone()), ..Troubles::default() };
+    let ready = said(&Reach::Answers, &troubles, "Ready");
+    assert_eq!(ready, ("BmcAddressUncompared".to_owned(), why));
+    let waits = |reason: &str| {
+        let entry = ListedHost { reason: Some(reason.to_owned()), ..ListedHost::default() };
+        let pending = vec![entry];
+        let before = BareMetalHostDiscoveryStatus::default();
+        let after = BareMetalHostDiscoveryStatus { pending, ..before.clone() };
+        notes(&before, &after, None).len()
+    };
+    assert_eq!((waits("BmcAddressUncompared"), waits("RateLimited")), (1, 0));
 }
 
 #[test]
