@@ -229,6 +229,26 @@ impl Nodes {
         unmarked
     }
 
+    /// Takes nodes of which a list shows the identity alone. What they are, and whether somebody registered them, is not known
+    /// before Ironic was asked for each.
+    pub fn note_unread(&mut self, ids: &[String], now: Timestamp, at: Instant) {
+        let round = self.round;
+        for node in ids.iter().filter_map(|id| NodeId::parse(id)) {
+            if let Some(settled) = self.settled.get_mut(&node) {
+                settled.round = round;
+            } else if let Some(track) = self.track(node) {
+                track.round = round;
+            } else if self.is_full() {
+                self.left_out += 1;
+            } else {
+                let machine = Machine::unread(node, now);
+                let track = Track { machine, round, look: Some(at), ..Track::default() };
+                self.insert(self.next, track);
+                self.next += 1;
+            }
+        }
+    }
+
     /// Machines that are to be read, so many at most, in the order in which their turn came; those that said nothing before
     /// come last: there may be thousands of them at every list, and a new machine waits for none.
     pub fn due(&self, at: Instant, most: usize) -> Vec<NodeId> {

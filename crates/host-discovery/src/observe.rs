@@ -80,7 +80,9 @@ pub async fn poll(
     };
     let mut list = nodes_after(&context.ironic, after, MAX_PAGE);
     while let Some(page) = next_page(&mut list).await? {
-        note(context, nodes, &page, Instant::now());
+        let at = Instant::now();
+        note(context, nodes, &page, at);
+        nodes.note_unread(list.unread(), Timestamp::now(), at);
         let reached = list.last_seen().map(str::to_owned);
         places.unfinished = all.then_some((began, reached));
     }

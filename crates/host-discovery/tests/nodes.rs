@@ -171,6 +171,32 @@ fn what_is_not_there_is_read_again_when_all_nodes_are_listed_and_what_is_too_lar
     }
 }
 
+/// A list shows its identity alone: nobody knows whether it was registered, and a node that is a host stays one.
+#[test]
+fn a_node_that_a_list_does_not_tell_of_waits_until_ironic_tells_of_it_alone() {
+    let mut known = Known::new();
+    known.host("n1", mac(1, 0), Some(node(1)));
+    known.list(1);
+    let ids = [1, 2, 3].map(|number| node(number).to_string());
+    for _ in 0..2 {
+        known.nodes.begin();
+        known.nodes.note_unread(&ids, Timestamp::UNIX_EPOCH, known.at);
+        known.nodes.note_unread(&["no identity".to_owned()], Timestamp::UNIX_EPOCH, known.at);
+        known.nodes.end();
+        assert_eq!((known.nodes.known(), known.due()), (1, vec![node(2), node(3)]));
+    }
+    // Without the node itself what it says is not enough: that is asked for, too.
+    assert_eq!(known.nodes.seen(node(2)), None);
+    for _ in 0..3 {
+        let junk = Look::Failed(Class::Invalid, "name: expected a string".to_owned());
+        known.nodes.read(node(2), junk, known.at);
+    }
+    assert_eq!(known.judge(), Some(Reason::InventoryUnreadable));
+    let named = shown(2, &json!({"name": "metal~x"}));
+    known.read(2, Reading::Facts(Box::new(facts(2))), Some(named));
+    assert_eq!(known.judge(), Some(Reason::Registered));
+}
+
 #[test]
 fn an_error_is_kept_cut_and_a_list_that_is_without_it_leaves_it() {
     let mut known = Known::new();

@@ -313,13 +313,17 @@ impl Client {
 
     /// Sends a request and reads its answer.
     pub(crate) async fn read<T: DeserializeOwned>(&self, call: Call) -> Result<T> {
-        self.read_sent(call).await.map(|(read, _)| read)
+        self.read_by(call, |body| serde_json::from_slice(body)).await.map(|(read, _)| read)
     }
 
-    /// The same, and when it was sent.
-    pub(crate) async fn read_sent<T: DeserializeOwned>(&self, call: Call) -> Result<(T, Instant)> {
+    /// The same, read in this way, and when it was sent.
+    pub(crate) async fn read_by<T>(
+        &self,
+        call: Call,
+        read: fn(&[u8]) -> serde_json::Result<T>,
+    ) -> Result<(T, Instant)> {
         let Answer { body, sent, .. } = self.call(&call).await?;
-        let read = serde_json::from_slice(&body).map_err(|error| {
+        let read = read(&body).map_err(|error| {
             let text = format!("the answer has not the expected form: {error}");
             Error::invalid(text)
                 .without(&call.secrets())

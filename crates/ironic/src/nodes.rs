@@ -453,6 +453,8 @@ impl Nodes {
             let nodes = pages.next().await?.unwrap_or_default();
             let Some(began) = pages.sent() else { continue };
             listed.took += began.elapsed();
+            // Such a node is there. Who needs to know how it is asks for it alone, and is told what is wrong with it.
+            names.extend(pages.unread().iter().filter_map(|uuid| ThingName::of(uuid)));
             for node in nodes {
                 listed.nodes += 1;
                 names.extend(ThingName::of(&node.uuid));

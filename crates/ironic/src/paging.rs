@@ -6,16 +6,18 @@
 
 use std::collections::HashSet;
 use std::marker::PhantomData;
+use std::sync::Once;
 use std::time::Instant;
 
 use controller_kit::engine::Class as Urgency;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 
-use crate::Result;
 use crate::client::{Call, Client};
 use crate::error::{Class, Error};
-use crate::node::{Node, Port, node_path};
+use crate::node::{Node, Port, is_node_id, node_path};
+use crate::{Result, lenient};
 
 /// The largest page that Ironic gives by default. It silently cuts larger wishes.
 pub const MAX_PAGE: u32 = 1000;
@@ -78,6 +80,7 @@ pub struct Pager<T> {
     marker: Option<String>,
     /// All markers so far.
     been: HashSet<String>,
+    unread: Vec<String>,
     done: bool,
     sent: Option<Instant>,
     node: Option<String>,
@@ -86,16 +89,23 @@ pub struct Pager<T> {
 
 /// An object that a list can be continued after.
 trait Listed: DeserializeOwned {
+    /// Whether one that cannot be read is left out of its page. A port is not: its node would be taken for another machine.
+    const IS_LEFT_OUT: bool;
+
     fn uuid(&self) -> &str;
 }
 
 impl Listed for Node {
+    const IS_LEFT_OUT: bool = true;
+
     fn uuid(&self) -> &str {
         &self.uuid
     }
 }
 
 impl Listed for Port {
+    const IS_LEFT_OUT: bool = false;
+
     fn uuid(&self) -> &str {
         &self.uuid
     }
@@ -107,6 +117,66 @@ struct Page<T> {
     items: Vec<T>,
     #[serde(default)]
     next: Option<String>,
+    /// Identities of entries that cannot be read.
+    #[serde(skip)]
+    unread: Vec<String>,
+    /// The last identity of a page that was read entry by entry.
+    #[serde(skip)]
+    last: Option<String>,
+}
+
+/// All that is looked for in an entry that cannot be read.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct OddEntry {
+    #[serde(deserialize_with = "lenient::option")]
+    uuid: Option<String>,
+}
+
+impl<T: Listed> Page<T> {
+    /// Reads a page, and entry by entry only where that fails: one odd entry costs the others nothing.
+    fn read(body: &[u8]) -> serde_json::Result<Self> {
+        let whole = serde_json::from_slice::<Self>(body);
+        let is_odd = |page: &Self| page.items.iter().any(|it| it.uuid().is_empty());
+        if !T::IS_LEFT_OUT || whole.as_ref().is_ok_and(|page| !is_odd(page)) {
+            return whole;
+        }
+        let Ok(raw) = serde_json::from_slice::<Page<&RawValue>>(body) else { return whole };
+        let mut page = Self { items: Vec::new(), next: raw.next, unread: Vec::new(), last: None };
+        for entry in raw.items {
+            let item = serde_json::from_str::<T>(entry.get());
+            let why = item.as_ref().err().map(ToString::to_string).unwrap_or_default();
+            if let Some(item) = item.ok().filter(|it| !it.uuid().is_empty()) {
+                page.last = Some(item.uuid().to_owned());
+                page.items.push(item);
+            } else if let Some(uuid) = identity(entry) {
+                tracing::debug!(uuid, why, "Ironic lists an object that cannot be read");
+                page.last = Some(uuid.clone());
+                page.unread.push(uuid);
+            } else {
+                // At each list it would be said again.
+                static TOLD: Once = Once::new();
+                TOLD.call_once(|| {
+                    tracing::warn!(why, "Passes over an object that Ironic lists without identity");
+                });
+            }
+        }
+        // Nobody knows where the list goes on.
+        if page.last.is_none() && page.next.is_some() {
+            return whole.and_then(|_| Err(serde::de::Error::missing_field("uuid")));
+        }
+        Ok(page)
+    }
+
+    /// The identity after which the list goes on.
+    fn last(&self) -> Option<&str> {
+        self.last.as_deref().or_else(|| self.items.last().map(Listed::uuid))
+    }
+}
+
+fn identity(entry: &RawValue) -> Option<String> {
+    let odd = serde_json::from_str::<OddEntry>(entry.get()).ok()?;
+    odd.uuid.filter(|it| is_node_id(it))
 }
 
 impl Client {
@@ -169,6 +239,7 @@ impl<T> Pager<T> {
             page: if page == 0 { MAX_PAGE } else { page.min(MAX_PAGE) },
             been: marker.iter().cloned().collect(),
             marker,
+            unread: Vec::new(),
             done: false,
             sent: None,
             node: None,
@@ -179,6 +250,11 @@ impl<T> Pager<T> {
     /// The identity of the last object seen: a later query with it as `after` gives what is new.
     pub fn last_seen(&self) -> Option<&str> {
         self.marker.as_deref()
+    }
+
+    /// Nodes of the last page of which only the identity can be read. Those without are passed over.
+    pub fn unread(&self) -> &[String] {
+        &self.unread
     }
 
     /// When the last page was asked for, if any was read: it tells of what had happened then.
@@ -226,13 +302,14 @@ impl<T: Listed> Pager<T> {
         if self.done {
             return Ok(None);
         }
-        let answer = self.client.read_sent::<Page<T>>(self.call()).await;
-        let (page, sent) = answer.map_err(|error| match (error.class(), &self.marker) {
+        let answer = self.client.read_by(self.call(), Page::<T>::read).await;
+        let (mut page, sent) = answer.map_err(|error| match (error.class(), &self.marker) {
             (Class::NotFound, Some(_)) => error.reclassify(Class::MarkerGone),
             _ => error,
         })?;
         self.sent = Some(sent);
         self.advance(&page)?;
+        self.unread = std::mem::take(&mut page.unread);
         Ok(Some(page.items))
     }
 
@@ -252,7 +329,7 @@ impl<T: Listed> Pager<T> {
     /// Where to go on. A server whose pages are smaller than asked for still says that there are
     /// more, so the number of objects says nothing.
     fn advance(&mut self, page: &Page<T>) -> Result<()> {
-        let last = page.items.last().map(Listed::uuid);
+        let last = page.last();
         self.done = page.next.is_none() || last.is_none();
         let Some(last) = last else { return Ok(()) };
         if last.is_empty() || !self.been.insert(last.to_owned()) {
@@ -292,7 +369,45 @@ mod tests {
             "nodes": uuids.iter().map(|u| serde_json::json!({"uuid": u})).collect::<Vec<_>>(),
             "next": more.then_some("http://elsewhere/v1/nodes?marker=x"),
         });
-        serde_json::from_value(text).unwrap()
+        Page::read(text.to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn one_node_that_cannot_be_read_costs_the_others_nothing() {
+        let read = |odd: &str| {
+            let body =
+                format!(r#"{{"nodes": [{{"uuid": "a"}}, {odd}, {{"uuid": "c"}}], "next": "x"}}"#);
+            let page = Page::<Node>::read(body.as_bytes()).unwrap();
+            let read: Vec<String> = page.items.iter().map(|it| it.uuid.clone()).collect();
+            assert_eq!((read.join(""), page.last()), ("ac".to_owned(), Some("c")), "{odd}");
+            page.unread
+        };
+        for odd in [r#""name": 5"#, r#""extra": []"#, r#""last_error": "\ud800""#] {
+            assert_eq!(read(&format!(r#"{{"uuid": "b", {odd}}}"#)), ["b"], "{odd}");
+        }
+        for nameless in [r#"{"uuid": null}"#, r#"{"uuid": "../b", "name": 5}"#, "{}", "7", "[]"] {
+            assert!(read(nameless).is_empty(), "{nameless}");
+        }
+    }
+
+    #[test]
+    fn a_list_goes_on_after_a_node_that_cannot_be_read_and_never_ends_at_one_without_identity() {
+        let read = |nodes: &str| {
+            Page::<Node>::read(format!(r#"{{"nodes": [{nodes}], "next": "x"}}"#).as_bytes())
+        };
+        let last = |nodes: &str| read(nodes).unwrap().last().map(str::to_owned);
+        assert_eq!(last(r#"{"uuid": "a"}, {"uuid": "b", "name": 5}"#).as_deref(), Some("b"));
+        assert_eq!(last(r#"{"uuid": "a"}, {"uuid": null}"#).as_deref(), Some("a"));
+        for nodes in [r#"{"uuid": null}"#, "{}"] {
+            assert!(read(nodes).is_err(), "{nodes}");
+        }
+    }
+
+    /// A machine of which one port is missing may be a host that nobody finds by the others.
+    #[test]
+    fn ports_are_read_together_or_not_at_all() {
+        let body = br#"{"ports": [{"uuid": "a", "address": "52:54:00:00:00:01"}, {"uuid": "b", "address": 5}]}"#;
+        assert!(Page::<Port>::read(body).is_err());
     }
 
     #[test]
