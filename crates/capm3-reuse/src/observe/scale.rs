@@ -110,7 +110,7 @@ impl Scope<'_> {
     fn may_have(&self, wanted: &Wanted, host: &BareMetalHost) -> bool {
         let is_for_it = match Kept::of(host) {
             Some(kept) => kept.is_for(&wanted.owner),
-            None => host.spec.consumer_ref.is_none(),
+            None => host.spec.consumer_ref.is_none() && !wanted.is_strict,
         };
         is_for_it
             && host::may_be_ready(host)
@@ -132,7 +132,7 @@ impl Scope<'_> {
             } else if self.may_have(wanted, &host) {
                 match Kept::of(&host) {
                     Some(_) if host::is_on_its_way(&host) => coming += 1,
-                    None if host::is_ready(&host) && !wanted.is_strict => free.push(host),
+                    None if host::is_ready(&host) => free.push(host),
                     _ => unready += 1,
                 }
             }
