@@ -22,7 +22,7 @@ pub struct Machine {
     pub last_error: Option<String>,
     /// How Ironic failed, and its words, where it did so again and again when it was asked about it.
     pub unanswered: Option<(Class, String)>,
-    /// When it was first seen here.
+    /// When it was first seen here, by the clock as it is now.
     pub first_seen: Timestamp,
     /// Ports whose address identifies.
     pub ports: Vec<Port>,

@@ -225,7 +225,7 @@ impl Nodes {
         let look = (!registered || contested).then_some(at);
         let seen = Some(at);
         let track = Track { machine, round, seen, marked, look, contested, ..Track::default() };
-        self.insert(order, track);
+        self.insert(order, track, at);
         unmarked
     }
 
@@ -243,7 +243,7 @@ impl Nodes {
             } else {
                 let machine = Machine::unread(node, now);
                 let track = Track { machine, round, look: Some(at), ..Track::default() };
-                self.insert(self.next, track);
+                self.insert(self.next, track, at);
                 self.next += 1;
             }
         }
@@ -259,6 +259,16 @@ impl Nodes {
         let mut due: Vec<_> = due.collect();
         due.sort_by_key(|(is_relook, look, _)| (*is_relook, *look));
         due.into_iter().map(|(_, _, node)| node).take(most).collect()
+    }
+
+    /// Says when each machine was first seen by the clock as it is now: one that was set ahead would end the looks at a machine
+    /// that has just come.
+    pub fn set_clock(&mut self, now: Timestamp, at: Instant) {
+        for track in self.waiting.values_mut() {
+            let known_for = track.since.map(|since| at.saturating_duration_since(since));
+            let first_seen = now.checked_sub(known_for.unwrap_or_default());
+            track.machine.first_seen = first_seen.unwrap_or(now);
+        }
     }
 
     /// Whether it will soon be known of a machine what it is; not of one that hangs, or that Ironic has failed for again and
@@ -470,7 +480,7 @@ impl Nodes {
             let machine = Machine { had_host, ..Machine::unread(node, now) };
             let (round, look) = (settled.round, Some(at));
             let track = Track { machine, round, look, contested: true, ..Track::default() };
-            self.insert(settled.order, track);
+            self.insert(settled.order, track, at);
         }
     }
 
@@ -510,9 +520,9 @@ impl Nodes {
         self.waiting.get_mut(self.places.get(&node)?)
     }
 
-    fn insert(&mut self, order: u64, track: Track) {
+    fn insert(&mut self, order: u64, track: Track, at: Instant) {
         self.places.insert(track.machine.node, order);
-        self.waiting.insert(order, track);
+        self.waiting.insert(order, Track { since: Some(at), ..track });
     }
 
     /// Keeps a machine no longer.

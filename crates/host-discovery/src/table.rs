@@ -324,6 +324,7 @@ impl Table {
             }
         }
         let now = Instant::now();
+        self.nodes.set_clock(Timestamp::now(), now);
         let (answers, reads) = (self.answers(), self.nodes.has_unread(now));
         self.caught_up |= answers && self.asked.full.is_some() && !reads;
         self.complete = self.caught_up && answers && !reads && self.has_shown_all();

@@ -23,7 +23,7 @@ use host_discovery::reason::Reason;
 use host_discovery::settings::Policy;
 use host_discovery::{Mac, NodeId};
 use ironic::Class;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{Timestamp, ToSpan as _};
 use serde_json::{Value, json};
 use world::{facts, host, mac, node, port};
 
@@ -195,6 +195,20 @@ fn a_node_that_a_list_does_not_tell_of_waits_until_ironic_tells_of_it_alone() {
     let named = shown(2, &json!({"name": "metal~x"}));
     known.read(2, Reading::Facts(Box::new(facts(2))), Some(named));
     assert_eq!(known.judge(), Some(Reason::Registered));
+}
+
+/// Ten minutes without an inventory count as a failure, and end the looks at the machine.
+#[test]
+fn a_clock_that_is_set_ahead_makes_no_machine_late() {
+    let mut known = Known::new();
+    known.list(1);
+    known.read(1, Reading::None, None);
+    known.at += Duration::from_secs(3);
+    let jumped = Timestamp::UNIX_EPOCH + 20.minutes();
+    known.nodes.set_clock(jumped, known.at);
+    assert_eq!(known.nodes.machines()[0].first_seen, jumped - 3.seconds());
+    known.nodes.set_clock(Timestamp::MIN, known.at);
+    assert_eq!(known.nodes.machines()[0].first_seen, Timestamp::MIN);
 }
 
 #[test]

@@ -13,6 +13,8 @@ use crate::waits::{HANGS_AFTER, IRONIC_RETRY, REST_MAX};
 pub(super) struct Track {
     /// What decides. The rest does not.
     pub(super) machine: Machine,
+    /// Since when it is known here.
+    pub(super) since: Option<Instant>,
     pub(super) round: u32,
     /// When Ironic last showed it; none if nothing of it is known any more.
     pub(super) seen: Option<Instant>,
