@@ -10,13 +10,15 @@ mod world;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use host_discovery::NodeId;
 use host_discovery::decide::decide;
 use host_discovery::hardware::{HardwareDetails, LateFields};
 use host_discovery::host::new_host;
 use host_discovery::index::Index;
-use host_discovery::inventory::InventoryDigest;
+use host_discovery::inventory::{InventoryDigest, Ports};
 use host_discovery::machine::{Machine, Reading};
 use host_discovery::model::{HostPlan, Observed, Strays, Troubles};
+use host_discovery::nodes::{Look, Nodes};
 use host_discovery::reason::{Pass, Reason, Sort};
 use host_discovery::refusals::{Cause, Refusals};
 use host_discovery::report::report;
@@ -24,6 +26,7 @@ use host_discovery::resource::Resource;
 use host_discovery::settings::Policy;
 use ironic::{Class, Inventory};
 use k8s_openapi::jiff::Timestamp;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use world::{Facts, facts, host, mac, machine, node, port, resource};
 
@@ -366,4 +369,120 @@ fn template_that_makes_no_address_makes_no_host() {
     assert!(racks.mistakes[0].contains("bmc.subnets"), "{:?}", racks.mistakes);
     let found = pass(&[naming(1, &["192.0.2.7"])], &racks, &Index::default(), true).verdicts;
     assert_eq!(found[0].reason, Reason::BmcOutsideSubnets);
+}
+
+/// What Ironic, or something before it, answers of one machine.
+#[derive(Clone, Debug)]
+enum Answer {
+    /// What it is.
+    All,
+    /// Its inventory, with more ports than are looked at.
+    TooManyPorts,
+    /// Nothing that can be read.
+    None(Class),
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    /// All nodes are listed; of these nothing but the identity can be read.
+    Listed(Vec<u8>),
+    /// A machine is being read.
+    Reads(u8),
+    /// That ends.
+    Read(u8, Answer),
+    /// The process ends, and another one knows nothing.
+    Restart,
+}
+
+fn events() -> impl Strategy<Value = Event> {
+    // That there is no inventory is an answer, and the first machine that names a BMC gets it.
+    let fails = prop::sample::select(Class::ALL[1..].to_vec()).prop_map(Answer::None);
+    let answer = prop_oneof![2 => Just(Answer::All), 1 => Just(Answer::TooManyPorts), 3 => fails];
+    prop_oneof![
+        2 => prop::collection::vec(1..4_u8, 0..2).prop_map(Event::Listed),
+        2 => (1..4_u8).prop_map(Event::Reads),
+        6 => (1..4_u8, answer).prop_map(|(number, answer)| Event::Read(number, answer)),
+        1 => Just(Event::Restart),
+    ]
+}
+
+/// Machine 1, a pretender that names its BMC, and one with a BMC of its own, as they are known.
+struct Rack {
+    nodes: Nodes,
+    is_listed: bool,
+    at: Instant,
+}
+
+impl Rack {
+    fn new() -> Self {
+        Self { nodes: Nodes::new(9), is_listed: false, at: Instant::now() }
+    }
+
+    fn happens(&mut self, event: &Event) {
+        self.at += Duration::from_secs(1);
+        match event {
+            Event::Listed(odd) => {
+                self.nodes.begin();
+                for number in 1..4 {
+                    let id = node(number).to_string();
+                    if odd.contains(&number) {
+                        self.nodes.note_unread(&[id], Timestamp::UNIX_EPOCH, self.at);
+                        continue;
+                    }
+                    let shown = json!({"uuid": id, "provision_state": "enroll"});
+                    let shown = serde_json::from_value(shown).unwrap();
+                    self.nodes.note(&shown, &Index::default(), Timestamp::UNIX_EPOCH, self.at);
+                }
+                self.nodes.end();
+                self.is_listed = true;
+            }
+            Event::Reads(number) => self.nodes.reads(node(*number), self.at),
+            Event::Read(number, answer) => self.read(*number, answer),
+            Event::Restart => *self = Self { at: self.at, ..Self::new() },
+        }
+    }
+
+    fn read(&mut self, number: u8, answer: &Answer) {
+        let bmc = if number == 3 { "192.0.2.8" } else { "192.0.2.7" };
+        let Machine { inventory, ports, .. } = naming(number, &[bmc]);
+        let (inventory, usable) = match answer {
+            Answer::All => (inventory, ports),
+            Answer::TooManyPorts => (Reading::TooLarge(inventory.bmc().to_vec()), Vec::new()),
+            Answer::None(class) => {
+                let look = Look::Failed(*class, "no".to_owned());
+                return self.nodes.read(node(number), look, self.at);
+            }
+        };
+        let shown = json!({"uuid": node(number).to_string(), "provision_state": "enroll"});
+        let shown = Some(Box::new(serde_json::from_value(shown).unwrap()));
+        let ports = Ports { usable, strange: 0 };
+        let look = Look::Read { node: shown, inventory, details: None, ports };
+        self.nodes.read(node(number), look, self.at);
+    }
+
+    /// The machines that get a host.
+    fn made(&self) -> Vec<NodeId> {
+        let machines: Vec<Machine> = self.nodes.machines().into_iter().cloned().collect();
+        let plan = pass(&machines, &racks(), &Index::default(), self.is_listed);
+        plan.verdicts.into_iter().filter(|it| it.step.is_some()).map(|it| it.node).collect()
+    }
+}
+
+proptest! {
+    /// However Ironic fails, and whenever the process ends: a stranger never gets the BMC of another machine. Others do get
+    /// theirs once all are read.
+    #[test]
+    fn no_pretender_gets_the_bmc_of_another_machine(events in prop::collection::vec(events(), 0..24)) {
+        let mut rack = Rack::new();
+        for event in &events {
+            rack.happens(event);
+            let made = rack.made();
+            prop_assert!(made.iter().all(|it| *it == node(3)), "{:?}", made);
+        }
+        rack.happens(&Event::Listed(Vec::new()));
+        for number in 1..4 {
+            rack.happens(&Event::Read(number, Answer::All));
+        }
+        prop_assert_eq!(rack.made(), [node(3)]);
+    }
 }
