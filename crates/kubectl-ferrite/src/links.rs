@@ -91,7 +91,7 @@ impl Watched {
         let known = word.and_then(|word| reasons::find(&object.kind, self.name, word));
         let waits = match known {
             Some(known) => known.waits() && !(is_good && self.is_history),
-            None => !is_good,
+            None => !is_good && !is_unjudged(condition),
         };
         let link = Link {
             waits,
@@ -106,6 +106,11 @@ impl Watched {
             None => link,
         }
     }
+}
+
+/// Whether nobody has judged a condition yet. Hive writes all of them at once, and many are judged only when something fails.
+fn is_unjudged(condition: &Condition) -> bool {
+    condition.status == "Unknown" && condition.reason.as_deref() == Some(hive::REASON_INITIALIZED)
 }
 
 fn by_reason(link: Link, known: Known, acts: bool) -> Link {

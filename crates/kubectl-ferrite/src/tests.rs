@@ -217,6 +217,44 @@ fn what_is_being_deleted_names_what_keeps_it() {
     assert!(text.contains("deleting") && text.contains("Kept by a/b."), "{text}");
 }
 
+/// As Hive writes them without a controller of ours: what it has not judged yet stays so while all is well.
+#[test]
+fn a_healthy_pool_and_cluster_of_hive_wait_for_nothing() {
+    let initialized =
+        |name: &str| condition(name, "Unknown", "Initialized", "Condition Initialized");
+    let pool = status(&[
+        condition("MissingDependencies", "False", "Verified", "Dependencies verified"),
+        condition("CapacityAvailable", "True", "Available", "There is capacity"),
+        condition("AllClustersCurrent", "True", "ClusterDeploymentsCurrent", "All are current"),
+        initialized("InventoryValid"),
+        initialized("DeletionPossible"),
+    ]);
+    let mut pool = json!({"spec": {"size": 1}, "status": pool});
+    (pool["status"]["size"], pool["status"]["ready"]) = (json!(1), json!(1));
+    let claim = status(&[
+        condition("Pending", "False", "ClusterClaimed", "Cluster claimed"),
+        condition("ClusterRunning", "True", "Running", "Cluster is running"),
+    ]);
+    let cluster = status(&[
+        initialized("ProvisionStopped"),
+        initialized("DeprovisionLaunchError"),
+        condition("Provisioned", "True", "Provisioned", "Cluster is provisioned"),
+    ]);
+    let seen = Seen {
+        pool: Look::Here(object("p", pool)),
+        claim: Look::Here(object("c", json!({"status": claim}))),
+        cluster: Look::Here(object("d", json!({"status": cluster}))),
+        ..Seen::default()
+    };
+    for kind in [Kind::ClusterPool, Kind::ClusterClaim] {
+        let links = explain(kind, &seen);
+        assert!(links.iter().all(|it| !it.waits), "{links:#?}");
+    }
+    let failed = condition("DeprovisionLaunchError", "True", "AuthenticationFailure", "no");
+    let failed = object("d", json!({"status": status(&[failed])}));
+    assert!(links::of_cluster(&failed)[0].waits);
+}
+
 #[test]
 fn a_broken_entry_tells_its_failure_and_the_attempts_that_are_left() {
     let pool = json!({"spec": {"size": 2}, "status": {

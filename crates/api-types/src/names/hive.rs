@@ -77,6 +77,10 @@ pub const CONDITION_HIBERNATING: &str = "Hibernating";
 /// Hive.
 pub const CONDITION_PENDING: &str = "Pending";
 
+/// Reason of a condition whose status is `Unknown`: Hive has not looked at it yet. Some stay so for good, as
+/// [`CONDITION_DELETION_POSSIBLE`] until the pool is deleted. Written by Hive, read by `kubectl-ferrite`.
+pub const REASON_INITIALIZED: &str = "Initialized";
+
 /// Field manager of Hive's own controller of pools, which must not run beside ours.
 pub const POOL_CONTROLLER: &str = "hive1-clusterpool";
 /// `ClusterRole` whose subjects in a pool's namespace administrate the pool's clusters. Read by
