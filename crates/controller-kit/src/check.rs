@@ -29,29 +29,48 @@ pub struct Row {
 /// and for what `check` asks.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Rules {
+pub struct RoleRules {
     /// Where `--namespaces` says.
-    namespaced: Vec<Rule>,
+    pub namespaced: Vec<RoleRule>,
     /// On objects of the whole cluster.
-    cluster: Vec<Rule>,
+    pub cluster: Vec<RoleRule>,
 }
 
+impl RoleRules {
+    /// Reads those that the chart makes for a pod; `has` says whether the pod has a block of the chart's values.
+    ///
+    /// # Errors
+    /// When the text is no such file.
+    pub fn read(text: &str, has: impl Fn(&str) -> bool) -> serde_json::Result<Self> {
+        let mut rules: Self = serde_json::from_str(text)?;
+        for rules in [&mut rules.namespaced, &mut rules.cluster] {
+            rules.retain(|it| it.when.is_empty() || has(&it.when));
+        }
+        Ok(rules)
+    }
+}
+
+/// Verbs that are allowed on resources.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Rule {
+pub struct RoleRule {
     #[serde(default)]
     why: String,
-    api_groups: Vec<String>,
-    resources: Vec<String>,
+    /// API groups of the resources.
+    pub api_groups: Vec<String>,
+    /// Resources, with a subresource behind a slash.
+    pub resources: Vec<String>,
+    /// Names of objects; none for all.
     #[serde(default)]
-    resource_names: Vec<String>,
-    verbs: Vec<String>,
+    pub resource_names: Vec<String>,
+    /// What is allowed.
+    pub verbs: Vec<String>,
     /// The block of the chart's values without which there is no such rule; empty for always.
     #[serde(default)]
     when: String,
 }
 
-impl Rule {
+impl RoleRule {
     fn new(why: &str, group: &str, resource: &str, names: &[String], verbs: &[&str]) -> Self {
         Self {
             why: why.to_owned(),
@@ -154,14 +173,13 @@ async fn permitted(
     config: &Config,
     (rules, switches): (&str, &[&str]),
 ) -> Vec<Row> {
-    let Ok(mut rules) = serde_json::from_str::<Rules>(if rules.is_empty() { "{}" } else { rules })
-    else {
+    let rules = if rules.is_empty() { "{}" } else { rules };
+    let Ok(mut rules) = RoleRules::read(rules, |it| switches.contains(&it)) else {
         let result = Err("the rules that were compiled in cannot be read: report this".to_owned());
         return vec![Row { subject: "permissions".to_owned(), result }];
     };
-    rules.namespaced.retain(|it| it.when.is_empty() || switches.contains(&it.when.as_str()));
     let event =
-        Rule::new("to say what was done", "events.k8s.io", "events", &[], &["create", "patch"]);
+        RoleRule::new("to say what was done", "events.k8s.io", "events", &[], &["create", "patch"]);
     rules.namespaced.push(event);
     let everywhere = vec![None];
     let watched: Vec<Option<&str>> = config.namespaces.iter().map(|name| Some(&**name)).collect();
@@ -174,8 +192,8 @@ async fn permitted(
         let why = "to be the one that acts";
         let group = "coordination.k8s.io";
         let rules = vec![
-            Rule::new(why, group, "leases", &[], &["create"]),
-            Rule::new(why, group, "leases", names, verbs),
+            RoleRule::new(why, group, "leases", &[], &["create"]),
+            RoleRule::new(why, group, "leases", names, verbs),
         ];
         asked.push((rules, vec![Some(own)]));
     }
@@ -196,7 +214,7 @@ async fn permitted(
 
 async fn allowed(
     client: &Client,
-    rule: &Rule,
+    rule: &RoleRule,
     group: &str,
     resource: &str,
     namespace: Option<&str>,

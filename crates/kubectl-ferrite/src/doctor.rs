@@ -84,7 +84,7 @@ async fn crds(asking: &Asking, it: &Installed, known: &Known) -> Result<Vec<Find
 
 /// The rights that the account lacks. The first is asked alone: who may not ask is told once.
 async fn rights(asking: &Asking, it: &Installed, known: &Known) -> Result<Vec<Finding>, Failure> {
-    let mut rights = known.rights(&it.namespaces).into_iter();
+    let mut rights = known.rights(it).into_iter();
     let Some(first) = rights.next() else { return Ok(Vec::new()) };
     let user = format!("system:serviceaccount:{}:{}", it.namespace, it.account);
     let user = user.as_str();

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use api_types::time::until;
+use controller_kit::check::{RoleRule, RoleRules};
 use controller_kit::crd::Needed;
 use controller_kit::lease::LEADER_LACKS;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::deployment::{Container, Deployment};
 use crate::model::Look;
@@ -55,33 +56,17 @@ impl Right {
     }
 }
 
-#[derive(Deserialize)]
-struct Rules {
-    namespaced: Vec<Rule>,
-    cluster: Vec<Rule>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Rule {
-    api_groups: Vec<String>,
-    resources: Vec<String>,
-    #[serde(default)]
-    resource_names: Vec<String>,
-    verbs: Vec<String>,
-}
-
 impl Known {
-    /// All rights of its chart, in these namespaces; without one in all.
-    pub(crate) fn rights(&self, namespaces: &[String]) -> Vec<Right> {
-        let Ok(rules) = serde_json::from_str::<Rules>(self.rules) else { return Vec::new() };
-        let places: Vec<Option<String>> = namespaces.iter().cloned().map(Some).collect();
+    /// The rights that its chart gives an installation, in each of its namespaces; without one in all.
+    pub(crate) fn rights(&self, it: &Installed) -> Vec<Right> {
+        let rules = RoleRules::read(self.rules, |block| it.has_switch(block)).unwrap_or_default();
+        let places: Vec<Option<String>> = it.namespaces.iter().cloned().map(Some).collect();
         let places = if places.is_empty() { vec![None] } else { places };
         let mut rights = Vec::new();
         for (rules, places) in [(&rules.namespaced, &places), (&rules.cluster, &vec![None])] {
             for rule in rules {
                 for place in places {
-                    rule.rights(place.as_ref(), &mut rights);
+                    rights_of(rule, place.as_ref(), &mut rights);
                 }
             }
         }
@@ -89,24 +74,34 @@ impl Known {
     }
 }
 
-impl Rule {
-    fn rights(&self, namespace: Option<&String>, rights: &mut Vec<Right>) {
-        let names: Vec<Option<String>> = self.resource_names.iter().cloned().map(Some).collect();
-        let names = if names.is_empty() { vec![None] } else { names };
-        for group in &self.api_groups {
-            for resource in &self.resources {
-                for verb in &self.verbs {
-                    rights.extend(names.iter().map(|name| Right {
-                        verb: verb.clone(),
-                        group: group.clone(),
-                        resource: resource.clone(),
-                        name: name.clone(),
-                        namespace: namespace.cloned(),
-                    }));
-                }
+fn rights_of(rule: &RoleRule, namespace: Option<&String>, rights: &mut Vec<Right>) {
+    let names: Vec<Option<String>> = rule.resource_names.iter().cloned().map(Some).collect();
+    let names = if names.is_empty() { vec![None] } else { names };
+    for group in &rule.api_groups {
+        for resource in &rule.resources {
+            for verb in &rule.verbs {
+                rights.extend(names.iter().map(|name| Right {
+                    verb: verb.clone(),
+                    group: group.clone(),
+                    resource: resource.clone(),
+                    name: name.clone(),
+                    namespace: namespace.cloned(),
+                }));
             }
         }
     }
+}
+
+/// The flag that a chart gives its pods with a block of its values: `--scale-to-hosts` with `scaleToHosts`.
+fn flag_of(block: &str) -> String {
+    let mut flag = "--".to_owned();
+    for letter in block.chars() {
+        if letter.is_ascii_uppercase() {
+            flag.push('-');
+        }
+        flag.push(letter.to_ascii_lowercase());
+    }
+    flag
 }
 
 /// A controller that is installed.
@@ -131,6 +126,9 @@ pub(crate) struct Installed {
     pub(crate) account: String,
     #[serde(skip)]
     pub(crate) namespaces: Vec<String>,
+    /// What its container is told.
+    #[serde(skip)]
+    arguments: Vec<String>,
 }
 
 /// What is to be said of a controller.
@@ -182,7 +180,14 @@ impl Installed {
             namespaces: variable("FERRITE_NAMESPACES")
                 .map(|it| it.split(',').map(|it| it.trim().to_owned()).collect())
                 .unwrap_or_default(),
+            arguments: container.args.clone(),
         })
+    }
+
+    /// Whether a block of the chart's values is switched on.
+    fn has_switch(&self, block: &str) -> bool {
+        let flag = flag_of(block);
+        self.arguments.iter().any(|it| *it == flag || *it == format!("{flag}=true"))
     }
 
     pub(crate) fn finding(&self, wrong: bool, message: String) -> Finding {
@@ -258,6 +263,7 @@ pub(crate) fn skew(installed: &[Installed], own: &str) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
     use serde_json::{Value, json};
 
     use super::*;
@@ -352,7 +358,7 @@ mod tests {
 
     #[test]
     fn each_right_of_a_chart_is_asked_for_once_a_namespace() {
-        let rights = KNOWN[0].rights(&["a".to_owned(), "b".to_owned()]);
+        let rights = KNOWN[0].rights(&installed(2, 2));
         let shown: Vec<String> = rights.iter().map(Right::shown).collect();
         for wanted in [
             "patch baremetalhosts/status.metal3.io in namespace a",
@@ -362,7 +368,44 @@ mod tests {
             assert_eq!(shown.iter().filter(|it| *it == wanted).count(), 1, "{wanted}: {shown:#?}");
         }
         for known in KNOWN {
-            assert!(known.rights(&[]).len() > 4, "{}", known.name);
+            assert!(known.rights(&installed(2, 2)).len() > 4, "{}", known.name);
+        }
+    }
+
+    #[test]
+    fn a_right_behind_a_switch_is_asked_for_where_the_pod_has_its_flag() {
+        let known = KNOWN.iter().find(|it| it.name == "capm3-reuse").unwrap();
+        for (argument, is_asked) in [
+            ("--concurrency=4", false),
+            ("--scale-to-hosts=false", false),
+            ("--scale-to-hosts=true", true),
+            ("--scale-to-hosts", true),
+        ] {
+            let it = Installed { arguments: vec![argument.to_owned()], ..installed(2, 2) };
+            let rights = known.rights(&it);
+            let is_there = rights.iter().any(|it| it.resource == "machinedeployments/scale");
+            assert_eq!(is_there, is_asked, "{argument}");
+        }
+    }
+
+    /// A switch of a chart without a flag of its name would never be on.
+    #[test]
+    fn each_switch_of_a_chart_has_a_flag_of_its_name() {
+        let flags = [
+            bmo_reboot::settings::Cli::command(),
+            capm3_reuse::settings::Cli::command(),
+            clusterpool_inventory::settings::Cli::command(),
+            host_discovery::settings::Cli::command(),
+            remediation::settings::Cli::command(),
+        ];
+        for (known, flags) in KNOWN.iter().zip(flags) {
+            let has = |block: &str| {
+                let flag = flag_of(block);
+                let mut flags = flags.get_arguments().filter_map(clap::Arg::get_long);
+                assert!(flags.any(|it| flag.strip_prefix("--") == Some(it)), "{block}");
+                true
+            };
+            assert!(RoleRules::read(known.rules, has).is_ok(), "{}", known.name);
         }
     }
 
