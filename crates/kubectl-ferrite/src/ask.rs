@@ -19,6 +19,9 @@ const CONNECTING: Duration = Duration::from_secs(5);
 /// Objects of a kind among which the nearest names are looked for.
 const NAMES: u32 = 500;
 
+/// The exit code where something that was asked about could not be read.
+pub(crate) const UNREAD: u8 = 4;
+
 type Names = ObjectList<PartialObjectMeta>;
 
 /// Why there is no answer, in one sentence.
@@ -50,7 +53,7 @@ impl Failure {
             Self::No(_) => 1,
             Self::Usage(_) => 2,
             Self::NotFound(_) => 3,
-            Self::Unanswered(_) => 4,
+            Self::Unanswered(_) => UNREAD,
         })
     }
 }

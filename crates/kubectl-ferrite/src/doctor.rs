@@ -12,7 +12,7 @@ use kube::core::ObjectList;
 
 use crate::ask::{Answer, Asking, Failure, right};
 use crate::deployment::Deployment;
-use crate::health::{Finding, Installed, KNOWN, Known, Right, skew};
+use crate::health::{Finding, Installed, KNOWN, Known, Right, Weight, skew};
 use crate::text;
 use crate::write::may;
 
@@ -69,15 +69,15 @@ async fn crds(asking: &Asking, it: &Installed, known: &Known) -> Result<Vec<Find
     let answer = asking.ask(async |client| crd::check(&client, &needed, known.name).await).await?;
     Ok(match answer {
         Answer::Here((unmet, spared)) => {
-            let unmet = unmet.into_iter().map(|why| it.finding(true, text::whole(&why)));
-            let spared = spared.into_iter().map(|why| it.finding(false, text::whole(&why)));
+            let unmet = unmet.into_iter().map(|why| it.finding(Weight::Wrong, text::whole(&why)));
+            let spared = spared.into_iter().map(|why| it.finding(Weight::Note, text::whole(&why)));
             unmet.chain(spared).collect()
         }
         Answer::Forbidden => {
             let right = right::<CustomResourceDefinition>("get", &(), None);
-            vec![it.finding(false, text::not_checked(&right))]
+            vec![it.finding(Weight::Unread, text::not_checked(&right))]
         }
-        Answer::Unreadable(why) => vec![it.finding(false, text::undecodable("CRD", &why))],
+        Answer::Unreadable(why) => vec![it.finding(Weight::Unread, text::undecodable("CRD", &why))],
         Answer::Gone | Answer::Unserved => Vec::new(),
     })
 }
@@ -90,7 +90,7 @@ async fn rights(asking: &Asking, it: &Installed, known: &Known) -> Result<Vec<Fi
     let user = user.as_str();
     let Some(is_allowed) = may(asking, user, &first).await? else {
         let right = right::<SubjectAccessReview>("create", &(), None);
-        return Ok(vec![it.finding(false, text::not_checked(&right))]);
+        return Ok(vec![it.finding(Weight::Unread, text::not_checked(&right))]);
     };
     let ask = async |right: Right| {
         let is_allowed = may(asking, user, &right).await?;
@@ -104,7 +104,7 @@ async fn rights(asking: &Asking, it: &Installed, known: &Known) -> Result<Vec<Fi
     Ok(match denied.split_first() {
         None => Vec::new(),
         Some((first, rest)) => {
-            vec![it.finding(true, text::account_lacks(&it.account, first, rest.len()))]
+            vec![it.finding(Weight::Wrong, text::account_lacks(&it.account, first, rest.len()))]
         }
     })
 }

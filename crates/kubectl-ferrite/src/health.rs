@@ -131,6 +131,17 @@ pub(crate) struct Installed {
     arguments: Vec<String>,
 }
 
+/// What a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weight {
+    /// Something is wrong.
+    Wrong,
+    /// Something could not be looked at.
+    Unread,
+    /// It is worth to know.
+    Note,
+}
+
 /// What is to be said of a controller.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -138,8 +149,10 @@ pub(crate) struct Finding {
     /// The Deployment, where it is about one.
     pub(crate) deployment: String,
     pub(crate) namespace: String,
-    /// Whether something is wrong; else something could not be looked at, or is worth to know.
+    /// Whether something is wrong.
     pub(crate) wrong: bool,
+    /// Whether something could not be looked at.
+    pub(crate) unread: bool,
     pub(crate) message: String,
 }
 
@@ -190,14 +203,14 @@ impl Installed {
         self.arguments.iter().any(|it| *it == flag || *it == format!("{flag}=true"))
     }
 
-    pub(crate) fn finding(&self, wrong: bool, message: String) -> Finding {
+    pub(crate) fn finding(&self, weight: Weight, message: String) -> Finding {
         let (deployment, namespace) = (self.deployment.clone(), self.namespace.clone());
-        Finding { deployment, namespace, wrong, message }
+        Finding { deployment, namespace, ..Finding::new(weight, message) }
     }
 
     /// What its Deployment says.
     pub(crate) fn pods(&self) -> Vec<Finding> {
-        let wrong = |message| vec![self.finding(true, message)];
+        let wrong = |message| vec![self.finding(Weight::Wrong, message)];
         if self.replicas == 0 {
             return wrong(text::scaled_to_zero(&self.deployment));
         }
@@ -216,12 +229,12 @@ impl Installed {
         let lease = match lease {
             Look::Here(lease) => lease,
             Look::Gone(_) if self.replicas == 0 => return Vec::new(),
-            Look::Gone(_) => return vec![self.finding(true, text::no_lease(&name))],
+            Look::Gone(_) => return vec![self.finding(Weight::Wrong, text::no_lease(&name))],
             Look::Forbidden(_, right) => {
-                return vec![self.finding(false, text::not_checked(right))];
+                return vec![self.finding(Weight::Unread, text::not_checked(right))];
             }
             Look::Unreadable(object, why) => {
-                return vec![self.finding(true, text::unreadable(object, why))];
+                return vec![self.finding(Weight::Wrong, text::unreadable(object, why))];
             }
             Look::Unasked | Look::Unserved(_) => return Vec::new(),
         };
@@ -236,13 +249,27 @@ impl Installed {
             self.leader = holder;
         } else if self.replicas > 0 {
             let silent = silent.map(text::age);
-            findings.push(self.finding(true, text::nobody_leads(&name, silent.as_deref())));
+            findings
+                .push(self.finding(Weight::Wrong, text::nobody_leads(&name, silent.as_deref())));
         }
         let annotations = lease.metadata.annotations.as_ref();
         if let Some(lacks) = annotations.and_then(|it| it.get(LEADER_LACKS)).filter(|_| is_led) {
-            findings.push(self.finding(true, text::leader_lacks(lacks)));
+            findings.push(self.finding(Weight::Wrong, text::leader_lacks(lacks)));
         }
         findings
+    }
+}
+
+impl Finding {
+    /// One that is about no Deployment.
+    fn new(weight: Weight, message: String) -> Self {
+        Self {
+            deployment: String::new(),
+            namespace: String::new(),
+            wrong: weight == Weight::Wrong,
+            unread: weight == Weight::Unread,
+            message,
+        }
     }
 }
 
@@ -257,8 +284,7 @@ pub(crate) fn skew(installed: &[Installed], own: &str) -> Option<Finding> {
         [one] => text::other_version(own, one),
         many => text::mixed_versions(own, many),
     };
-    let none = String::new();
-    Some(Finding { deployment: none.clone(), namespace: none, wrong: false, message })
+    Some(Finding::new(Weight::Note, message))
 }
 
 #[cfg(test)]
@@ -352,8 +378,11 @@ mod tests {
         assert!(leader.is_none() && said.contains("No pod holds the Lease own"), "{said}");
         let object = Object::new("Lease", "f", "own");
         assert!(led(&Look::Gone(object.clone())).1.contains("Lease own does not exist"));
-        let (_, said) = led(&Look::Forbidden(object, "get x".to_owned()));
+        let forbidden = Look::Forbidden(object, "get x".to_owned());
+        let (_, said) = led(&forbidden);
         assert_eq!(said, "Not checked: you lack the right to get x.");
+        let unseen = installed(2, 2).led(&forbidden, now);
+        assert_eq!((unseen[0].wrong, unseen[0].unread), (false, true));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! The reasons, with what to do about each, are the controllers' own tables.
 //!
 //! Exit codes: 0 answered, 1 something waits longer than `--older-than` or `doctor` finds something wrong, 2 wrong command line or kubeconfig, 3 the object or its
-//! kind does not exist, 4 a right is missing or the API server does not answer within ten seconds.
+//! kind does not exist, 4 a right is missing or the API server does not answer within ten seconds. Of 1 and 4, 1 is given.
 
 mod adopt;
 mod adoption;
@@ -36,8 +36,9 @@ use clap::Parser as _;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
-use crate::ask::{Asking, Failure};
+use crate::ask::{Asking, Failure, UNREAD};
 use crate::follow::Change;
+use crate::health::Finding;
 use crate::model::{Kind, Object, Seen};
 use crate::settings::{Cli, Command, Output};
 use crate::show::{Page, document};
@@ -45,6 +46,15 @@ use crate::waiting::Wanted;
 
 /// Something waits longer than was asked, or something is wrong.
 const WRONG: u8 = 1;
+
+/// The exit code of what a script asks by it. What is wrong is known, whatever could not be read; else no answer is no.
+fn verdict(wrong: usize, unread: usize) -> u8 {
+    match (wrong, unread) {
+        (0, 0) => 0,
+        (0, _) => UNREAD,
+        _ => WRONG,
+    }
+}
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -165,6 +175,7 @@ async fn waiting(
         return Err(Failure::Unanswered(found.unread.join("\n")));
     }
     let mut links = found.links();
+    let untimed = waiting::untimed(&links);
     if let Some(than) = args.older_than {
         waiting::older(&mut links, than, page.now);
     }
@@ -172,6 +183,9 @@ async fn waiting(
         Output::Text => {
             for line in &found.unread {
                 eprintln!("{line}");
+            }
+            if args.older_than.is_some() && untimed > 0 {
+                eprintln!("{}", text::untimed(untimed));
             }
             if let Some(word) = wanted.reason.filter(|_| links.is_empty()) {
                 let near = reasons::near(word);
@@ -182,7 +196,7 @@ async fn waiting(
             page.waiting(&links, everywhere)
         }
         output => {
-            let content = json!({ "items": links, "unread": found.unread });
+            let content = json!({ "items": links, "unread": found.unread, "untimed": untimed });
             document(output, "Waiting", content).map_err(Failure::Unanswered)?
         }
     };
@@ -201,8 +215,9 @@ async fn waiting(
         follow::follow(asking, wanted, found.read, show).await?;
         return Ok((String::new(), ExitCode::SUCCESS));
     }
-    let is_overdue = args.older_than.is_some() && !links.is_empty();
-    Ok((text, if is_overdue { ExitCode::from(WRONG) } else { ExitCode::SUCCESS }))
+    // Only a time makes it a question of yes or no.
+    let code = args.older_than.map_or(0, |_| verdict(links.len(), found.unread.len()));
+    Ok((text, ExitCode::from(code)))
 }
 
 async fn adopt(
@@ -246,8 +261,8 @@ async fn doctor(cli: &Cli, asking: &Asking, page: Page) -> Result<(String, ExitC
             document(output, "Doctor", content).map_err(Failure::Unanswered)?
         }
     };
-    let is_wrong = findings.iter().any(|it| it.wrong);
-    Ok((text, if is_wrong { ExitCode::from(WRONG) } else { ExitCode::SUCCESS }))
+    let count = |is: fn(&Finding) -> bool| findings.iter().filter(|it| is(it)).count();
+    Ok((text, ExitCode::from(verdict(count(|it| it.wrong), count(|it| it.unread)))))
 }
 
 async fn observed(asking: &Asking, kind: Kind, name: &str) -> Result<Seen, Failure> {

@@ -437,9 +437,15 @@ fn what_has_no_time_waits_last_and_is_never_overdue() {
     let now: Timestamp = "2026-01-01T00:14:00Z".parse().unwrap();
     let mut links = explain(Kind::Machine, &waits_for_kept_host());
     links[0].since = None;
+    assert_eq!(crate::waiting::untimed(&links), 1, "it is told of");
     crate::waiting::older(&mut links, std::time::Duration::from_secs(13 * 60 + 30), now);
     let names: Vec<&str> = links.iter().map(|it| it.object.name.as_str()).collect();
     assert_eq!(names, ["w1-x"]);
+}
+
+#[test]
+fn what_could_not_be_read_gives_a_code_unless_something_is_wrong() {
+    assert_eq!([(0, 0), (0, 1), (1, 0), (1, 1)].map(|(a, b)| crate::verdict(a, b)), [0, 4, 1, 1]);
 }
 
 #[test]

@@ -101,6 +101,12 @@ pub(crate) fn unwritable(why: &str) -> String {
     format!("The answer cannot be written: {why}.")
 }
 
+pub(crate) fn untimed(count: usize) -> String {
+    format!(
+        "Without a time, and so never overdue: {count}. Leave --older-than out to see what waits."
+    )
+}
+
 // Facts of a link.
 
 pub(crate) fn annotation(name: &str) -> String {

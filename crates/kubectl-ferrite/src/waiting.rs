@@ -207,7 +207,12 @@ impl Lists<'_> {
     }
 }
 
-/// Keeps what waits longer than this.
+/// How many have no time.
+pub(crate) fn untimed(links: &[Link]) -> usize {
+    links.iter().filter(|it| it.since.is_none()).count()
+}
+
+/// Keeps what waits longer than this. What has no time is never overdue.
 pub(crate) fn older(links: &mut Vec<Link>, than: Duration, now: Timestamp) {
     links.retain(|it| it.since.is_some_and(|since| until(since, now) > than));
 }

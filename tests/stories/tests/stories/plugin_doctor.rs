@@ -104,7 +104,7 @@ async fn a_controller_is_well_until_it_lacks_a_leader_pods_or_rights() {
             said.out
         );
     }
-    assert_eq!(said.code, 0, "what could not be looked at is not wrong: {}", said.out);
+    assert_eq!(said.code, 4, "what could not be looked at is neither wrong nor well: {}", said.out);
     let said = ask(&kubeconfig, &empty, &["doctor"]).await;
     let wanted = format!("The missing right: list deployments.apps in namespace {empty}.");
     assert!(said.code == 4 && said.err.contains(&wanted), "{}", said.err);
