@@ -31,36 +31,58 @@ pub(crate) async fn hold(asking: &Asking, args: &settings::Hold) -> Result<Durat
             break;
         }
         let value = Some(holding::value(mode));
-        match annotate(asking, &host, &annotation, value).await? {
-            Written::Done(written) => {
+        match annotate(asking, &host, &annotation, value).await {
+            Ok(Written::Done(written)) => {
                 host = *written;
                 break;
             }
             // What it was judged by may have changed.
-            Written::Superseded => host = read(asking, &args.host).await?,
+            Ok(Written::Superseded) => host = read(asking, &args.host).await?,
+            // The API server may have written it all the same.
+            Err(Failure::Unanswered(why)) => {
+                return Err(Failure::Unanswered(text::hold_lost(&why, &annotation)));
+            }
+            Err(failure) => return Err(failure),
         }
     }
-    let mut shown = String::new();
+    tokio::select! {
+        proof = Box::pin(proven(asking, args, &annotation, host, began)) => proof,
+        Ok(()) = tokio::signal::ctrl_c() => {
+            Err(Failure::No(text::hold_lost(text::INTERRUPTED, &annotation)))
+        }
+    }
+}
+
+/// Reads the host until its hold is proven. A read that fails says nothing of the hold, which goes on: it is repeated.
+async fn proven(
+    asking: &Asking,
+    args: &settings::Hold,
+    annotation: &str,
+    host: BareMetalHost,
+    began: Instant,
+) -> Result<Duration, Failure> {
+    let (mut seen, mut shown) = (Ok(host), String::new());
     loop {
-        match holding::progress(&host, &annotation) {
+        let (reason, news, why) = match holding::progress_of(&seen, annotation) {
             Progress::Proven => return Ok(began.elapsed()),
-            Progress::Lost(why) => return Err(Failure::No(text::hold_lost(&why, &annotation))),
+            Progress::Lost(why) => return Err(Failure::No(text::hold_lost(&why, annotation))),
+            Progress::Unread(why) => (why.clone(), why.clone(), why),
             Progress::Waits(reason, message) => {
-                if args.timeout.is_some_and(|it| began.elapsed() >= it) {
-                    let took = text::age(began.elapsed());
-                    return Err(Failure::No(text::hold_late(&took, &annotation, &reason)));
-                }
-                if !reason.is_empty() && reason != shown {
-                    eprintln!(
-                        "{}",
-                        text::hold_waits(&text::age(began.elapsed()), &reason, &message)
-                    );
-                    shown = reason;
-                }
+                let news = text::hold_reason(&reason, &message);
+                let why = text::rebooting_says(&reason);
+                (reason, news, why)
             }
+        };
+        let took = text::age(began.elapsed());
+        if args.timeout.is_some_and(|it| began.elapsed() >= it) {
+            return Err(Failure::No(text::hold_late(&took, annotation, &why)));
+        }
+        if !reason.is_empty() && reason != shown {
+            eprintln!("{}", text::hold_waits(&took, &news));
+            shown = reason;
         }
         tokio::time::sleep(PACE).await;
-        host = read(asking, &args.host).await?;
+        seen = read(asking, &args.host).await;
     }
 }
 

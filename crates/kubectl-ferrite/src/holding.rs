@@ -12,6 +12,7 @@ use bmo_reboot::record::Record;
 use bmo_reboot::requests::{Mode, Requests};
 use controller_kit::engine::Reason as _;
 
+use crate::ask::Failure;
 use crate::text;
 
 /// The longest key that an annotation can have.
@@ -110,6 +111,8 @@ pub(crate) enum Progress {
     Proven,
     /// The reason of `Rebooting`, and its message.
     Waits(String, String),
+    /// The host could not be read, and why.
+    Unread(String),
     /// It will not be proven, and why.
     Lost(String),
 }
@@ -132,6 +135,15 @@ pub(crate) fn progress(host: &BareMetalHost, annotation: &str) -> Progress {
         return Progress::Proven;
     }
     Progress::Waits(reason, rebooting.and_then(|it| it.message.clone()).unwrap_or_default())
+}
+
+/// The same of what a read gave. Of a host that cannot be read the hold goes on.
+pub(crate) fn progress_of(read: &Result<BareMetalHost, Failure>, annotation: &str) -> Progress {
+    match read {
+        Ok(host) => progress(host, annotation),
+        Err(Failure::Unanswered(why)) => Progress::Unread(why.clone()),
+        Err(failure) => Progress::Lost(failure.message().to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -179,6 +191,15 @@ mod tests {
         assert!(waits(&progress(&off, KEY)), "spec.online may be why it is off");
         let removed = host(|it| it["metadata"]["annotations"] = json!({}));
         assert!(matches!(progress(&removed, KEY), Progress::Lost(_)));
+    }
+
+    #[test]
+    fn a_read_that_fails_says_nothing_of_a_hold() {
+        let silent = Err(Failure::Unanswered("No answer".to_owned()));
+        assert_eq!(progress_of(&silent, KEY), Progress::Unread("No answer".to_owned()));
+        let gone = Err(Failure::NotFound("It is gone".to_owned()));
+        assert_eq!(progress_of(&gone, KEY), Progress::Lost("It is gone".to_owned()));
+        assert_eq!(progress_of(&Ok(host(|_| ())), KEY), Progress::Proven);
     }
 
     #[test]

@@ -410,15 +410,25 @@ pub(crate) fn hold_lost(why: &str, annotation: &str) -> String {
     )
 }
 
-pub(crate) fn hold_late(took: &str, annotation: &str, reason: &str) -> String {
+pub(crate) const INTERRUPTED: &str = "It was interrupted.";
+
+pub(crate) fn rebooting_says(reason: &str) -> String {
     let reason = if reason.is_empty() { "nothing yet" } else { reason };
+    format!("The condition Rebooting says {reason}.")
+}
+
+pub(crate) fn hold_late(took: &str, annotation: &str, why: &str) -> String {
     format!(
-        "The hold is not proven after {took}: the condition Rebooting says {reason}. The annotation {annotation} stays. Remove it with kubectl ferrite release."
+        "The hold is not proven after {took}. {why} The annotation {annotation} stays. Remove it with kubectl ferrite release."
     )
 }
 
-pub(crate) fn hold_waits(took: &str, reason: &str, message: &str) -> String {
-    format!("{took} {reason}: {message}")
+pub(crate) fn hold_reason(reason: &str, message: &str) -> String {
+    format!("{reason}: {message}")
+}
+
+pub(crate) fn hold_waits(took: &str, news: &str) -> String {
+    format!("{took} {news}")
 }
 
 pub(crate) fn held(host: &str, took: &str) -> String {

@@ -27,8 +27,12 @@ struct Scene {
 }
 
 impl Scene {
-    /// The host has these annotations, and bmo-reboot manages its power.
     async fn new(annotations: &Value) -> Self {
+        Self::with(annotations, Plan::one("plugin", At::Write(1), Fault::Hold)).await
+    }
+
+    /// The host has these annotations, and bmo-reboot manages its power.
+    async fn with(annotations: &Value, plan: Plan) -> Self {
         static KINDS: OnceCell<()> = OnceCell::const_new();
         let plane = shared().await;
         let (client, namespace) = (plane.admin().await, plane.namespace("meanwhile").await);
@@ -49,7 +53,6 @@ impl Scene {
         hosts.patch("h", &params, &Patch::Merge(&annotations)).await.unwrap();
         let mut config = plane.config("admin", &["system:masters"]).await.unwrap();
         config.default_namespace = namespace;
-        let plan = Plan::one("plugin", At::Write(1), Fault::Hold);
         let (client, plugin) = faults::client(config, plan).unwrap();
         Self { hosts, asking: Asking::of(client), plugin }
     }
@@ -101,6 +104,22 @@ async fn a_hold_leaves_the_harder_request_that_another_wrote() {
     let failure = scene.hold(json!({"metadata": {"annotations": request}})).await;
     assert!(failure.message().contains("is not proven after"), "{failure:?}");
     assert_eq!(scene.end().await, (request, 1));
+}
+
+/// The annotation holds the host, whether the plugin can read it or not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_whose_host_cannot_be_read_is_waited_for_and_its_annotation_named() {
+    for (fault, wanted) in [
+        (At::Write(1), "If the annotation reboot.metal3.io/me is still there, remove it"),
+        (At::Request(3), "The annotation reboot.metal3.io/me stays."),
+    ] {
+        let scene = Scene::with(&json!({}), Plan::one("plugin", fault, Fault::DropAnswer)).await;
+        let timeout = Some(Duration::from_secs(2));
+        let args = Hold { host: "h".to_owned(), key: "me".to_owned(), hard: false, timeout };
+        let failure = Box::pin(hold::hold(&scene.asking, &args)).await.unwrap_err();
+        assert!(failure.message().contains(wanted), "{failure:?}");
+        assert_eq!(scene.end().await.0, json!({ KEY: "" }));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
