@@ -9,6 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use remediation::history::History;
 use serde::Serialize;
 
+use crate::holding::{Progress, progress};
 use crate::links::who_has;
 use crate::model::{Object, Seen};
 
@@ -72,7 +73,7 @@ pub(crate) fn of_host(host: &BareMetalHost) -> HostReport {
     let hold = |it: &Request| Hold {
         key: it.key.clone(),
         hard: it.is_hard(),
-        proven: power.held.covers(&[it.key.as_str()]),
+        proven: progress(host, &it.key) == Progress::Proven,
     };
     let attempts = History::of(host).0.into_iter().map(|it| Attempt {
         machine: it.machine,

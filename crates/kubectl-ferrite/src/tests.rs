@@ -159,8 +159,31 @@ fn a_remediation_leads_to_who_holds_the_host() {
         rows.contains(&vec!["!", "BareMetalHost", "h1", "Rebooting=True", "HeldOff", "60s"]),
         "{text}"
     );
-    let report = report::of_host(seen.host.here().unwrap());
-    assert!(report.holds[0].hard && report.holds[0].proven);
+}
+
+/// `hold` and `host` must not differ: who reads yes cuts the machine's storage off.
+#[test]
+fn a_host_is_told_to_be_held_off_where_hold_takes_it_for_proven() {
+    let record = json!({"version": 1, "held": {"keys": ["reboot.metal3.io/other"]}});
+    let made = |is_on: bool, managed: &str| {
+        let host = json!({
+            "labels": {"ferrite.metal3.io/power": managed},
+            "annotations": {"reboot.metal3.io/other": "{\"mode\":\"hard\"}"},
+            "status": {
+                "poweredOn": is_on, "provisioning": {"state": "provisioned", "ID": ""},
+                "conditions": [
+                    condition("PowerManaged", "True", "Managed", ""),
+                    condition("Rebooting", "True", "HeldOff", ""),
+                    condition("RebootRecord", "True", "Record", &record.to_string()),
+                ],
+            },
+        });
+        report::of_host(&object("h1", host)).holds.remove(0)
+    };
+    let held = made(false, "managed");
+    assert!(held.hard && held.proven);
+    assert!(!made(true, "managed").proven, "the record names the key, and the host is on");
+    assert!(!made(false, "").proven, "no controller manages its power");
 }
 
 #[test]
