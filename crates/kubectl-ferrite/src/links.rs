@@ -193,6 +193,10 @@ fn paused(object: &Object, annotation: &str) -> Link {
 pub(crate) fn of_request(request: &Request) -> Vec<Link> {
     let object = Object::of(Kind::Metal3Remediation.as_str(), &request.metadata);
     let mut links = telling(conditions(&object, OF_REQUEST, |it| find(&request.conditions, it)));
+    if let Some(phase) = request.phase.as_ref().filter(|_| links.is_empty()) {
+        let link = Link::field(&object, "status.phase", phase.as_upstream_str());
+        links.push(link.waiting(text::phase_action(phase)));
+    }
     for link in &mut links {
         link.since = request.since.or(link.since);
     }

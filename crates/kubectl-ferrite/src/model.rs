@@ -9,7 +9,7 @@ use api_types::hive::{
     ClusterDeploymentCustomizationKind, ClusterDeploymentKind, ClusterPool, ClusterPoolKind,
 };
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery, BareMetalHostKind, CachedHost};
-use api_types::remediation::Metal3Remediation;
+use api_types::remediation::{Metal3Remediation, Phase};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
@@ -216,6 +216,8 @@ impl<T> Look<T> {
 pub(crate) struct Request {
     pub(crate) metadata: ObjectMeta,
     pub(crate) conditions: Vec<Condition>,
+    /// How far CAPM3 is, whose kind has no conditions.
+    pub(crate) phase: Option<Phase>,
     /// Since when it is as far as it is.
     pub(crate) since: Option<Timestamp>,
 }

@@ -259,11 +259,12 @@ pub(crate) fn of_ours(request: OwnRequest) -> Request {
     Request {
         metadata: request.metadata,
         conditions: status.conditions.iter().map(plain).collect(),
+        phase: None,
         since: status.since.map(|it| it.0),
     }
 }
 
-/// CAPM3's kind has no conditions: an annotation has what they would be.
+/// CAPM3's kind has no conditions: an annotation of ours has what they would be. CAPM3 itself writes a phase.
 pub(crate) fn of_upstream(request: UpstreamRemediation) -> Request {
     let standing = Standing::of_upstream(&request).standing;
     let condition = standing.said.map(|said| Condition {
@@ -281,6 +282,7 @@ pub(crate) fn of_upstream(request: UpstreamRemediation) -> Request {
     Request {
         metadata: request.metadata,
         conditions: condition.into_iter().collect(),
-        since: standing.since,
+        phase: standing.phase,
+        since: standing.since.or(standing.last),
     }
 }

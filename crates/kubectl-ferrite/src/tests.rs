@@ -208,6 +208,24 @@ fn a_request_of_capm3s_group_is_read_from_its_annotation() {
 }
 
 #[test]
+fn a_request_that_capm3_works_on_is_told_by_its_phase() {
+    for (phase, action) in [
+        ("Running", "Wait until the host is off"),
+        ("Waiting", "Wait until the Node is healthy"),
+        ("Deleting machine", "Wait until the owner of the Machine replaces it"),
+        ("Failed", "Set spec.online of the host to true"),
+    ] {
+        let stock = json!({"status": {"phase": phase, "lastRemediated": BEGAN}});
+        let links = links::of_request(&of_upstream(object("w1", stock)));
+        assert_eq!((links.len(), links[0].part.as_str()), (1, "status.phase"));
+        assert_eq!((links[0].state.as_str(), links[0].waits), (phase, true));
+        assert!(links[0].since.is_some() && links[0].action.as_ref().unwrap().starts_with(action));
+    }
+    let new = links::of_request(&of_upstream(object("w1", json!({}))));
+    assert_eq!((new[0].part.as_str(), new[0].waits), ("", false));
+}
+
+#[test]
 fn an_object_that_is_not_there_or_may_not_be_read_becomes_a_sentence() {
     let host = || Object::new("BareMetalHost", "rack", "h1");
     for (look, wanted, waits) in [

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use api_types::hive::{ClusterDeploymentCustomization, EntryState};
 use api_types::metal3::ProvisioningState;
+use api_types::remediation::Phase;
 use controller_kit::engine::ObjectKey;
 
 use crate::model::Object;
@@ -201,6 +202,21 @@ pub(crate) fn state_action(state: &ProvisioningState) -> Option<&'static str> {
             Some("Wait. If it lasts, look at the host with kubectl describe baremetalhost.")
         }
         _ => None,
+    }
+}
+
+/// What a person can do about a request that CAPM3 works on.
+pub(crate) fn phase_action(phase: &Phase) -> &'static str {
+    match phase {
+        Phase::Running => "Wait until the host is off. If it lasts, look at the host.",
+        Phase::Waiting => "Wait until the Node is healthy. If it lasts, look at the host.",
+        Phase::DeletingMachine => {
+            "Wait until the owner of the Machine replaces it. If it lasts, look at the owner."
+        }
+        Phase::Failed => {
+            "Set spec.online of the host to true, then delete this request: CAPM3 does not go on with it."
+        }
+        Phase::Other(_) => WAIT,
     }
 }
 
