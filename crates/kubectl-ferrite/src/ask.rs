@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use controller_kit::api_error::{PATIENCE, explain, is_gone};
 use controller_kit::{connection, kubeconfig};
+use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::fmt::rfc2822;
 use kube::api::{Api, ApiResource, DynamicObject, GetParams, ListParams};
+use kube::client::Body;
 use kube::core::{ObjectList, PartialObjectMeta, Request};
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -107,6 +110,23 @@ impl Asking {
             Some(namespace) => Api::namespaced_with(client, namespace, version),
             None => Api::all_with(client, version),
         }
+    }
+
+    /// The time of the API server's clock; none where its answer has none. That of the user's machine may be wrong by more
+    /// than a lease lasts.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub(crate) async fn clock(&self) -> Result<Option<Timestamp>, Failure> {
+        let request = Request::new("").get("version", &GetParams::default());
+        let request = request.map_err(|error| Failure::Usage(error.to_string()))?;
+        // Any answer has it, also one that refuses.
+        Ok(match within(self.client.send(request.map(Body::from))).await? {
+            Answer::Here(answer) => {
+                answer.headers().get("date").and_then(|it| date(it.to_str().ok()?))
+            }
+            _ => None,
+        })
     }
 
     /// Asks something that needs several requests.
@@ -299,6 +319,11 @@ fn answered<T>(answer: Option<kube::Result<T>>) -> Result<Answer<T>, Failure> {
     }
 }
 
+/// A time as HTTP writes it.
+fn date(text: &str) -> Option<Timestamp> {
+    rfc2822::DateTimeParser::new().parse_timestamp(text).ok()
+}
+
 /// Up to three names that need the fewest changes, and not more than a third of their letters.
 pub(crate) fn nearest(wanted: &str, names: impl Iterator<Item = String>) -> Vec<String> {
     let most = (wanted.len() / 3).max(2);
@@ -341,6 +366,12 @@ mod tests {
             (changes("", "abc"), changes("abc", "abc"), changes("kitten", "sitting")),
             (3, 0, 3)
         );
+    }
+
+    #[test]
+    fn a_time_is_read_as_http_writes_it() {
+        assert_eq!(date("Sun, 06 Nov 1994 08:49:37 GMT"), "1994-11-06T08:49:37Z".parse().ok());
+        assert_eq!(date("yesterday"), None);
     }
 
     #[test]

@@ -6,7 +6,6 @@ use k8s_openapi::api::apps::v1;
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
 use kube::core::ObjectList;
 
@@ -28,7 +27,6 @@ const AT_ONCE: usize = 8;
 pub(crate) async fn doctor(
     asking: &Asking,
     namespace: Option<&str>,
-    now: Timestamp,
 ) -> Result<(Vec<Installed>, Vec<Finding>), Failure> {
     type K = v1::Deployment;
     let params = ListParams::default().labels(OURS);
@@ -50,6 +48,7 @@ pub(crate) async fn doctor(
     }
     installed.sort_by_key(|it| (it.controller, it.namespace.clone(), it.deployment.clone()));
     let mut findings = Vec::new();
+    let now = asking.clock().await?;
     for it in &mut installed {
         findings.extend(it.pods());
         if let Some(lease) = it.lease.clone() {

@@ -223,8 +223,8 @@ impl Installed {
         Vec::new()
     }
 
-    /// Who leads, by its lease.
-    pub(crate) fn led(&mut self, lease: &Look<Lease>, now: Timestamp) -> Vec<Finding> {
+    /// Who leads, by its lease. Without a clock whoever holds it leads.
+    pub(crate) fn led(&mut self, lease: &Look<Lease>, now: Option<Timestamp>) -> Vec<Finding> {
         let Some(name) = self.lease.clone() else { return Vec::new() };
         let lease = match lease {
             Look::Here(lease) => lease,
@@ -242,8 +242,8 @@ impl Installed {
         let holder = spec.holder_identity.filter(|it| !it.is_empty());
         let duration = spec.lease_duration_seconds.and_then(|it| u64::try_from(it).ok());
         let patience = Duration::from_secs(duration.unwrap_or(0));
-        let silent = spec.renew_time.map(|it| until(it.0, now));
-        let is_led = holder.is_some() && silent.is_some_and(|it| it <= patience);
+        let silent = spec.renew_time.zip(now).map(|(it, now)| until(it.0, now));
+        let is_led = holder.is_some() && silent.map_or(now.is_none(), |it| it <= patience);
         let mut findings = Vec::new();
         if is_led {
             self.leader = holder;
@@ -364,7 +364,8 @@ mod tests {
         let now: Timestamp = NOW.parse().unwrap();
         let led = |lease: &Look<Lease>| {
             let mut it = installed(2, 2);
-            let said: Vec<String> = it.led(lease, now).into_iter().map(|it| it.message).collect();
+            let said = it.led(lease, Some(now)).into_iter();
+            let said: Vec<String> = said.map(|it| it.message).collect();
             (it.leader, said.join(" "))
         };
         let recent = "2026-01-01T00:13:50.000000Z";
@@ -374,6 +375,8 @@ mod tests {
         assert!(leader.is_some() && said.contains("The leader lacks ironic."), "{said}");
         let (leader, said) = led(&lease("pod-1", "2026-01-01T00:10:00.000000Z", None));
         assert!(leader.is_none() && said.contains("was last renewed 4m ago"), "{said}");
+        let unjudged = installed(2, 2).led(&lease("pod-1", recent, None), None);
+        assert!(unjudged.is_empty(), "the answer had no time: {unjudged:?}");
         let (leader, said) = led(&lease("", recent, None));
         assert!(leader.is_none() && said.contains("No pod holds the Lease own"), "{said}");
         let object = Object::new("Lease", "f", "own");
@@ -381,7 +384,7 @@ mod tests {
         let forbidden = Look::Forbidden(object, "get x".to_owned());
         let (_, said) = led(&forbidden);
         assert_eq!(said, "Not checked: you lack the right to get x.");
-        let unseen = installed(2, 2).led(&forbidden, now);
+        let unseen = installed(2, 2).led(&forbidden, Some(now));
         assert_eq!((unseen[0].wrong, unseen[0].unread), (false, true));
     }
 

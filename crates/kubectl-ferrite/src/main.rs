@@ -155,7 +155,7 @@ async fn answer(cli: &Cli) -> Result<(String, ExitCode), Failure> {
         }
         Command::Adopt(args) => return adopt(cli, &asking, args).await,
         Command::Completion { shell } => completion::completion(*shell),
-        Command::Doctor => return doctor(cli, &asking, page).await,
+        Command::Doctor => return doctor(cli, &asking).await,
         Command::Waiting(wanted) => return waiting(cli, &asking, page, wanted).await,
     };
     Ok((text, ExitCode::SUCCESS))
@@ -250,10 +250,10 @@ async fn adopt(
     Ok((text, ExitCode::SUCCESS))
 }
 
-async fn doctor(cli: &Cli, asking: &Asking, page: Page) -> Result<(String, ExitCode), Failure> {
+async fn doctor(cli: &Cli, asking: &Asking) -> Result<(String, ExitCode), Failure> {
     // The controllers are seldom in the namespace of the context.
     let namespace = cli.namespace.as_deref();
-    let (installed, findings) = doctor::doctor(asking, namespace, page.now).await?;
+    let (installed, findings) = doctor::doctor(asking, namespace).await?;
     let text = match cli.output {
         Output::Text => show::doctor(&installed, &findings),
         output => {

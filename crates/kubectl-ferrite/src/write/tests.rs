@@ -7,6 +7,7 @@ use bench::bmo;
 use bench::control_plane::shared;
 use bench::crds::{self, Group};
 use bench::faults::{self, At, Fault, Handle, Plan};
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -136,6 +137,14 @@ async fn a_release_of_what_another_removed_finds_nothing() {
     let scene = Scene::new(&json!({ KEY: "" })).await;
     let left = scene.release(json!({"metadata": {"annotations": {KEY: null}}})).await;
     assert!(matches!(left, Err(Failure::NotFound(_))), "{left:?}");
+}
+
+/// Leases are judged by it: the machine of a user may be minutes ahead.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_server_tells_the_time() {
+    let scene = Scene::with(&json!({}), Plan::none("plugin")).await;
+    let told = scene.asking.clock().await.unwrap().unwrap();
+    assert!(told.duration_since(Timestamp::now()).abs().as_secs() < 60, "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
