@@ -76,19 +76,23 @@ pub fn drivers_of(address: &str) -> &'static [NodeDriver] {
 /// The IP address of a BMC, where its URL has one instead of a name:
 /// `redfish+https://[fd00::1]:8000/redfish/v1/Systems/1`, `ipmi:192.0.2.1`, `192.0.2.1`.
 pub fn ip_of(address: &str) -> Option<IpAddr> {
+    let ip: IpAddr = host_part(address).parse().ok()?;
+    let ip = ip.to_canonical();
+    identifies(ip).then_some(ip)
+}
+
+/// The name or IP address under which a BMC is reached.
+pub fn host_part(address: &str) -> &str {
     let (_, rest) = parts(address);
     let authority = rest.split('/').next().unwrap_or_default();
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    let host = if let Some(bracketed) = host.strip_prefix('[') {
+    if let Some(bracketed) = host.strip_prefix('[') {
         bracketed.split(']').next().unwrap_or_default()
     } else if host.matches(':').count() > 1 {
         host
     } else {
         host.split(':').next().unwrap_or_default()
-    };
-    let ip: IpAddr = host.parse().ok()?;
-    let ip = ip.to_canonical();
-    identifies(ip).then_some(ip)
+    }
 }
 
 /// The kind of an address, and what follows. A kind begins with a letter and ends at the first `:`; the operator takes the

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::ListParams;
 use kube::core::{ObjectList, PartialObjectMeta};
 
-use crate::adoption::{Adoption, HostBmcs, Template, bmcs_of};
+use crate::adoption::{Adoption, HostBmcs, Template, bmcs_of, is_unseen};
 use crate::ask::{Answer, Asking, Failure, right};
 use crate::hold;
 use crate::model::Look;
@@ -56,7 +56,10 @@ async fn secret(asking: &Asking, name: &str) -> Result<(), Failure> {
 /// The hosts that may have or name the same BMC: those of all namespaces, or of this one where the user may not list all.
 async fn others(asking: &Asking) -> Result<Vec<HostBmcs>, Failure> {
     for namespace in [None, Some(asking.namespace.as_str())] {
-        if let Some(others) = listed(asking, namespace).await? {
+        if let Some((others, unseen)) = listed(asking, namespace).await? {
+            if unseen > 0 {
+                eprintln!("{}", text::not_comparable(unseen));
+            }
             return Ok(others);
         }
         let right = right::<BareMetalHost>("list", &(), namespace);
@@ -65,14 +68,14 @@ async fn others(asking: &Asking) -> Result<Vec<HostBmcs>, Failure> {
     Ok(Vec::new())
 }
 
-/// Nothing, if the user may not list them.
+/// The hosts, and of how many the BMC cannot be compared. Nothing, if the user may not list them.
 async fn listed(
     asking: &Asking,
     namespace: Option<&str>,
-) -> Result<Option<Vec<HostBmcs>>, Failure> {
+) -> Result<Option<(Vec<HostBmcs>, usize)>, Failure> {
     type Page = ObjectList<Sighting>;
     let mut params = ListParams::default().limit(PAGE);
-    let mut others = Vec::new();
+    let (mut others, mut unseen) = (Vec::new(), 0);
     loop {
         let page = match asking.page::<BareMetalHost, Page>(&(), namespace, &params).await? {
             Answer::Here(page) => page,
@@ -80,12 +83,13 @@ async fn listed(
             Answer::Unreadable(why) => {
                 return Err(Failure::Unanswered(text::undecodable("BareMetalHost", &why)));
             }
-            Answer::Gone | Answer::Unserved => return Ok(Some(others)),
+            Answer::Gone | Answer::Unserved => return Ok(Some((others, unseen))),
         };
         others.extend(page.items.iter().map(bmcs_of));
+        unseen += page.items.iter().filter(|it| is_unseen(it)).count();
         match page.metadata.continue_.filter(|it| !it.is_empty()) {
             Some(next) => params = params.continue_token(&next),
-            None => return Ok(Some(others)),
+            None => return Ok(Some((others, unseen))),
         }
     }
 }

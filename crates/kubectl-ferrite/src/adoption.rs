@@ -7,7 +7,7 @@ use api_types::metal3::{BareMetalHost, DiscoveredBmc};
 use api_types::names::ferrite::BMC_ADDRESS;
 use controller_kit::engine::ObjectKey;
 use host_discovery::bmc::BmcPolicy;
-use host_discovery::driver::ip_of;
+use host_discovery::driver::{host_part, ip_of};
 use host_discovery::inventory::Facts;
 use host_discovery::sighting::Sighting;
 use kube::ResourceExt as _;
@@ -120,6 +120,13 @@ pub(crate) fn bmcs_of(host: &Sighting) -> HostBmcs {
     (ObjectKey::of(host), has.into_iter().chain(named(host.annotation(BMC_ADDRESS))).collect())
 }
 
+/// Whether the BMC of a host cannot be compared: its address has a name, and its machine named no IP address.
+pub(crate) fn is_unseen(host: &Sighting) -> bool {
+    let is_name = |it: &str| host_part(it).parse::<IpAddr>().is_err();
+    let address = host.bmc_address().filter(|it| !it.is_empty());
+    address.is_some_and(is_name) && bmcs_of(host).1.is_empty()
+}
+
 /// The addresses that a machine named. One address has many spellings.
 fn named(told: Option<&str>) -> impl Iterator<Item = IpAddr> {
     let told = told.unwrap_or_default().split(',');
@@ -172,12 +179,31 @@ mod tests {
 
     /// A host of this namespace, as it is listed.
     fn listed(namespace: &str, name: &str, told: &str, address: &str) -> HostBmcs {
+        bmcs_of(&sighting(namespace, name, told, address))
+    }
+
+    fn sighting(namespace: &str, name: &str, told: &str, address: &str) -> Sighting {
         let annotations = json!({ "ferrite.metal3.io/bmc-address": told });
         let host = json!({
             "metadata": { "namespace": namespace, "name": name, "annotations": annotations },
             "spec": { "bmc": { "address": address, "credentialsName": "x" }, "online": "odd" },
         });
-        bmcs_of(&serde_json::from_value(host).unwrap())
+        serde_json::from_value(host).unwrap()
+    }
+
+    #[test]
+    fn a_bmc_under_a_name_is_told_as_not_compared() {
+        for (told, address, unseen) in [
+            ("", "redfish://BMC7.example.org./redfish/v1/Systems/1", true),
+            ("", "bmc7.example.org", true),
+            ("192.0.2.7", "redfish://bmc7.example.org/redfish/v1/Systems/1", false),
+            ("", "redfish://192.0.2.7/redfish/v1/Systems/1", false),
+            ("", "redfish://[::1]:8000/redfish/v1/Systems/1", false),
+            ("", "", false),
+        ] {
+            let host = sighting("", "a", told, address);
+            assert_eq!(is_unseen(&host), unseen, "{told} {address}");
+        }
     }
 
     #[test]

@@ -521,6 +521,12 @@ pub(crate) fn not_compared(right: &str) -> String {
     )
 }
 
+pub(crate) fn not_comparable(count: usize) -> String {
+    format!(
+        "Not compared: {count} BMC addresses with DNS names. Machines name IP addresses. Compare them yourself."
+    )
+}
+
 pub(crate) fn superseded(host: &str) -> String {
     format!(
         "BareMetalHost {host} changed meanwhile, and nothing was written to it. Repeat the command."
