@@ -63,14 +63,14 @@ impl Reading<'_> {
         let found = self.machine(name).await?;
         self.seen.machine = self.asking.must_be_here::<Machine, _>(CONTRACTS, found).await?;
         let Some(machine) = self.seen.machine.here() else { return Ok(()) };
-        let metal = metal_of(machine);
-        if is_unhealthy(machine) {
+        let (metal, is_unhealthy) = (metal_of(machine), is_unhealthy(machine));
+        if let Some(metal) = metal {
+            self.seen.metal = self.metal(&metal).await?;
+        }
+        if is_unhealthy {
             // A Machine without a request waits for its health check to make one.
             let request = self.request(name).await?;
             self.seen.request = if let Look::Gone(_) = request { Look::Unasked } else { request };
-        }
-        if let Some(metal) = metal {
-            self.seen.metal = self.metal(&metal).await?;
         }
         self.behind_metal().await
     }
@@ -86,13 +86,13 @@ impl Reading<'_> {
     }
 
     async fn of_request(&mut self, name: &str) -> Result<(), Failure> {
-        let found = self.request(name).await?;
-        self.seen.request = self.asking.must_be_here::<OwnRequest, _>(&[()], found).await?;
         // A request has the name of its Machine.
         self.seen.machine = self.machine(name).await?;
         if let Some(metal) = self.seen.machine.here().and_then(metal_of) {
             self.seen.metal = self.metal(&metal).await?;
         }
+        let found = self.request(name).await?;
+        self.seen.request = self.asking.must_be_here::<OwnRequest, _>(&[()], found).await?;
         self.behind_metal().await
     }
 
@@ -217,13 +217,19 @@ impl Reading<'_> {
         if !matches!(ours, Look::Gone(_) | Look::Unserved(_)) {
             return Ok(ours.map(of_ours));
         }
+        let contracts = contracts_of(&self.seen.metal);
         let theirs =
-            self.asking.get::<UpstreamRemediation>(CONTRACTS, self.namespace, name).await?;
+            self.asking.get::<UpstreamRemediation>(&contracts, self.namespace, name).await?;
         match theirs {
             Look::Unserved(_) => Ok(ours.map(of_ours)),
             theirs => Ok(theirs.map(of_upstream)),
         }
     }
+}
+
+/// The contracts in which CAPM3's kinds are asked for: that of a machine of its, which saves a request for each other one.
+fn contracts_of(metal: &Look<Metal3Machine>) -> Vec<ContractVersion> {
+    metal.here().map_or_else(|| CONTRACTS.to_vec(), |it| vec![it.contract()])
 }
 
 /// Name of the `Metal3Machine` of a Machine.
@@ -286,3 +292,6 @@ pub(crate) fn of_upstream(request: UpstreamRemediation) -> Request {
         since: standing.since.or(standing.last),
     }
 }
+
+#[cfg(test)]
+mod tests;

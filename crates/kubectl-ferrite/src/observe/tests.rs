@@ -1,0 +1,78 @@
+//! How many requests an answer takes, of a real API server that has the older contracts alone.
+
+use bench::bmo;
+use bench::control_plane::shared;
+use bench::crds::{self, Group};
+use bench::faults::{self, Plan};
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::*;
+
+const OLDER: ContractVersion = ContractVersion::V1Beta1;
+
+/// Machines of any shape, and CAPM3's kinds.
+async fn install(client: &kube::Client) {
+    let any = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let machines = json!({
+        "metadata": {"name": "machines.cluster.x-k8s.io"},
+        "spec": {
+            "group": "cluster.x-k8s.io", "scope": "Namespaced",
+            "names": {"kind": "Machine", "listKind": "MachineList", "plural": "machines", "singular": "machine"},
+            "versions": [{"name": OLDER.as_str(), "served": true, "storage": true, "schema": any}],
+        },
+    });
+    let mut kinds = crds::described(Group::Capm3).unwrap();
+    for version in kinds.iter_mut().flat_map(|it| &mut it.spec.versions) {
+        (version.served, version.storage) =
+            (version.name == OLDER.as_str(), version.name == OLDER.as_str());
+    }
+    kinds.push(serde_json::from_value(machines).unwrap());
+    crds::create(client, &kinds).await.unwrap();
+    crds::install(client, &[Group::Metal3]).await.unwrap();
+}
+
+async fn make(client: &kube::Client, namespace: &str, resource: &ApiResource, more: &Value) {
+    let mut object = json!({
+        "apiVersion": resource.api_version, "kind": resource.kind,
+        "metadata": {"name": "m", "labels": {"cluster.x-k8s.io/deployment-name": "md"}},
+    });
+    for (key, value) in more.as_object().into_iter().flatten() {
+        object[key] = value.clone();
+    }
+    let object: DynamicObject = serde_json::from_value(object).unwrap();
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, resource);
+    api.create(&PostParams::default(), &object).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_waits_for_a_host_takes_fewer_than_ten_requests() {
+    let plane = shared().await;
+    let (client, namespace) = (plane.admin().await, plane.namespace("older").await);
+    install(&client).await;
+    let unhealthy = json!({"type": "HealthCheckSucceeded", "status": "False"});
+    let image = json!({"url": "http://i/i", "checksum": "http://i/c"});
+    for (resource, more) in [
+        (
+            ApiResource::erase::<Machine>(&OLDER),
+            json!({
+                "spec": {"infrastructureRef": {"kind": "Metal3Machine", "name": "m"}},
+                "status": {"conditions": [unhealthy]},
+            }),
+        ),
+        (ApiResource::erase::<Metal3Machine>(&OLDER), json!({"spec": {"image": image}})),
+        (ApiResource::erase::<UpstreamRemediation>(&OLDER), json!({})),
+    ] {
+        make(&client, &namespace, &resource, &more).await;
+    }
+    bmo::make_host(&client, &namespace, "h", "nobody", &json!({})).await.unwrap();
+    let owner = json!({"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "MachineDeployment", "name": "md"});
+    let pending = json!({"ferrite.metal3.io/pending-reservation": owner.to_string()});
+    let change = Patch::Merge(json!({"metadata": {"annotations": pending}}));
+    bmo::api(&client, &namespace).patch("h", &PatchParams::default(), &change).await.unwrap();
+    let config = plane.config("admin", &["system:masters"]).await.unwrap();
+    let (client, plugin) = faults::client(config, Plan::none("plugin")).unwrap();
+    let seen = observe(&Asking::of(client), Kind::Machine, &namespace, "m").await.unwrap();
+    assert!(seen.request.here().is_some() && seen.host.here().is_some(), "{seen:#?}");
+    assert_eq!(plugin.requests(), 9, "{:#?}", plugin.calls());
+}
