@@ -118,6 +118,13 @@ fn a_machine_for_which_no_host_is_reserved_counts_the_hosts() {
     let text = why(Kind::Metal3Machine, &seen);
     let counts = "The 4 hosts of the namespace: 2 inspecting, 1 available and free, 1 in use.";
     assert!(text.contains(counts), "{text}");
+    // A reservation that is still to come stands in an annotation, by which no list can be cut.
+    let many = |count: u32| (0..count).map(|it| free(&format!("h{it}"), "available")).collect();
+    for (count, is_cut) in [(crate::explain::READ - 1, false), (crate::explain::READ, true)] {
+        seen.hosts = Look::Here(many(count));
+        let text = why(Kind::Metal3Machine, &seen);
+        assert_eq!(text.contains("The others were not read"), is_cut, "{text}");
+    }
     seen.hosts = Look::Here(Vec::new());
     assert!(why(Kind::Metal3Machine, &seen).contains("The namespace has no BareMetalHost."));
 }

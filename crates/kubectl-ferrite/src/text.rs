@@ -225,10 +225,12 @@ pub(crate) fn phase_action(phase: &Phase) -> &'static str {
 pub(crate) fn choice(total: usize, is_cut: bool, counts: &[(String, usize)]) -> String {
     let counts: Vec<String> =
         counts.iter().map(|(state, count)| format!("{count} {state}")).collect();
-    let some = if is_cut { "first " } else { "" };
-    format!("The {some}{total} hosts of the namespace: {}.", counts.join(", "))
+    let (some, rest) = if is_cut { ("first ", NOT_ALL_HOSTS) } else { ("", "") };
+    format!("The {some}{total} hosts of the namespace: {}.{rest}", counts.join(", "))
 }
 
+const NOT_ALL_HOSTS: &str =
+    " The others were not read: one of them may be reserved once its machine gives it back.";
 pub(crate) const NO_HOSTS: &str = "The namespace has no BareMetalHost.";
 pub(crate) const IN_USE: &str = "in use";
 pub(crate) const RESERVED: &str = "reserved";
