@@ -50,6 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             rival: None,
             efforts: &efforts,
             now,
+            moment: Instant::now(),
         };
         let began = Instant::now();
         let (seen, _) = observe(&known, &mut learned);

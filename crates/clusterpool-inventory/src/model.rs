@@ -86,6 +86,9 @@ pub struct Learned {
     pub trials: BTreeMap<String, Trial>,
     /// Clusters that a pass has seen, as long as they or their namespaces exist.
     pub met: BTreeSet<String>,
+    /// Clusters that resume: since when by Hive's stamp, and since when this process has seen that. By the stamp and the
+    /// clock alone, a clock that jumps ahead would have all of them removed.
+    pub resuming: BTreeMap<String, (Timestamp, Instant)>,
 }
 
 /// Attempts for clusters that did not succeed yet.

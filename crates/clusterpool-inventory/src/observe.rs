@@ -63,8 +63,9 @@ pub async fn pool(
     let (policy, efforts) = (&context.policy, &memory.efforts);
     let note = rival.as_ref().map(|(note, _)| note.clone());
     let (seen, due) = context.index.with(|index| {
-        let materials = &materials;
-        let known = Known { caches, index, key, policy, materials, rival: note, efforts, now };
+        let (materials, moment) = (&materials, Instant::now());
+        let known =
+            Known { caches, index, key, policy, materials, rival: note, efforts, now, moment };
         observe(&known, &mut memory.learned)
     });
     if pool.is_some() {

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use api_types::hive::{ClusterDeployment, EntryState};
 use api_types::names;
@@ -96,9 +96,20 @@ impl Caches {
         efforts: &Efforts,
         now: Timestamp,
     ) -> (Observed, Option<Duration>) {
+        self.observe_at(materials, efforts, now, Instant::now())
+    }
+
+    fn observe_at(
+        &mut self,
+        materials: &Materials,
+        efforts: &Efforts,
+        now: Timestamp,
+        moment: Instant,
+    ) -> (Observed, Option<Duration>) {
         let (key, policy) = (&pool(), &Policy::default());
         let (caches, index) = (&self.stores, &self.index);
-        let known = Known { caches, index, key, policy, materials, rival: None, efforts, now };
+        let known =
+            Known { caches, index, key, policy, materials, rival: None, efforts, now, moment };
         observe(&known, &mut self.learned)
     }
 
@@ -341,6 +352,46 @@ fn a_cluster_that_hive_has_not_taken_down_for_hours_hangs_though_nobody_writes_t
     for second in [10_800, 99_999] {
         assert_eq!(caches.hanging(second), (vec!["a".to_owned()], None));
     }
+}
+
+/// Each unclaimed one that is stuck is deleted.
+#[test]
+fn a_cluster_is_stuck_once_it_was_seen_to_resume_for_as_long_as_it_may_whatever_the_clock_says() {
+    let mut caches = Caches::new();
+    let (start, minute) = (Instant::now(), Duration::from_secs(60));
+    let metadata = json!({ "name": "pool", "namespace": "pools", "resourceVersion": "2" });
+    let spec = json!({
+        "platform": { "none": {} }, "baseDomain": "example.com", "size": 1,
+        "imageSetRef": { "name": "release" }, "hibernationConfig": { "resumeTimeout": "20m" },
+    });
+    caches.stores.pools = store(&[json!({ "metadata": metadata, "spec": spec })]);
+    let resume = |caches: &mut Caches, since: &str| {
+        let condition = json!({
+            "type": "Hibernating", "status": "False", "reason": "ResumingOrRunning",
+            "lastTransitionTime": since,
+        });
+        let mut it = cluster("pool");
+        it.spec.power_state = Some("Running".to_owned());
+        it.status = serde_json::from_value(json!({ "conditions": [condition] })).unwrap();
+        caches.index.clusters.keep(&key_in("a", "a"), [(pool(), Arc::new(it))]);
+    };
+    let stuck = |caches: &mut Caches, minutes: u32, now: i64| {
+        let now = Timestamp::from_second(now).unwrap();
+        let none = (Materials::default(), Efforts::default());
+        let (seen, due) = caches.observe_at(&none.0, &none.1, now, start + minute * minutes);
+        (seen.clusters[0].stuck, due.map(|it| it.as_secs() / 60))
+    };
+    resume(&mut caches, "1970-01-01T00:00:00Z");
+    // The process began long after that, or the clock is ahead.
+    assert_eq!(stuck(&mut caches, 0, 99_999), (false, Some(20)));
+    assert_eq!(stuck(&mut caches, 19, 99_999), (false, Some(1)));
+    // Set back meanwhile.
+    assert_eq!(stuck(&mut caches, 20, 0), (true, None));
+    resume(&mut caches, "1970-01-01T01:00:00Z");
+    assert_eq!(stuck(&mut caches, 30, 99_999), (false, Some(20)), "it resumes once more");
+    caches.index.clusters.keep(&key_in("a", "a"), [(pool(), Arc::new(cluster("pool")))]);
+    assert_eq!(stuck(&mut caches, 40, 99_999), (false, None));
+    assert!(caches.learned.resuming.is_empty());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A snapshot of one pool from the caches.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use api_types::hive::{ClusterDeployment, ClusterDeploymentCustomization, ClusterPoolSpec};
 use api_types::names;
@@ -11,7 +11,7 @@ use kube::ResourceExt as _;
 
 use super::entries::{lease, retry, version};
 use super::unread::{broken_clusters, strangers, unread};
-use super::views::{claim, cluster, created, hives_words, resume_timeout, view};
+use super::views::{claim, cluster, created, hives_words, resume_timeout, resuming_since, view};
 use crate::context::Caches;
 use crate::index::{
     Index, all_in, has_finalizer, hives_finalizer, is_one, key_in, named, owner_of, pool_key,
@@ -46,6 +46,8 @@ pub struct Known<'a> {
     pub efforts: &'a Efforts,
     /// The time.
     pub now: Timestamp,
+    /// The same as it passes for this process.
+    pub moment: Instant,
 }
 
 /// A snapshot of a pool, which may be gone, and when it has to be looked at again although nothing changes.
@@ -63,8 +65,17 @@ pub fn observe(known: &Known<'_>, learned: &mut Learned) -> (Observed, Option<Du
         },
     };
     let spec = found.as_ref().map(|it| &it.spec);
-    let resume = spec.and_then(resume_timeout);
-    let all = index.clusters.kept(key).map(|it| cluster(it, &pool, resume, known.now));
+    let timeout = spec.and_then(resume_timeout);
+    let mut resuming = std::mem::take(&mut learned.resuming);
+    let all = index.clusters.kept(key).map(|it| {
+        let resumes = timeout.zip(resuming_since(it)).map(|(timeout, since)| {
+            let before = resuming.remove(&it.name_any()).filter(|(known, _)| *known == since);
+            let (_, watched) = before.unwrap_or((since, known.moment));
+            learned.resuming.insert(it.name_any(), (since, watched));
+            timeout.saturating_sub(known.moment.saturating_duration_since(watched))
+        });
+        cluster(it, &pool, resumes, known.now)
+    });
     let (clusters, late): (Vec<Cluster>, Vec<Option<Duration>>) = all.unzip();
     let (not_begun, idle, begins) = not_begun(known, &clusters);
     // Where the pool is there, only those namespaces matter that have no cluster.

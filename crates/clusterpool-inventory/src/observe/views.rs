@@ -90,11 +90,12 @@ pub(super) fn view(pool: &ClusterPool, known: &Known<'_>) -> Pool {
     }
 }
 
-/// A cluster; and when it will not have resumed or gone in time, which changes without its being written.
+/// A cluster; and when it will not have resumed or gone in time, which changes without its being written. `left` is how long
+/// it may still resume, if it does.
 pub(super) fn cluster(
     it: &ClusterDeployment,
     pool: &Pool,
-    resume: Option<Duration>,
+    left: Option<Duration>,
     now: Timestamp,
 ) -> (Cluster, Option<Duration>) {
     let conditions = it.status.as_ref().map(|it| it.conditions.as_slice()).unwrap_or_default();
@@ -102,15 +103,6 @@ pub(super) fn cluster(
     let installed = it.spec.installed == Some(true);
     let wanted = it.spec.power_state.as_deref();
     let stopped = condition::find(conditions, names::hive::CONDITION_PROVISION_STOPPED);
-    let resuming = condition::find(conditions, names::hive::CONDITION_HIBERNATING)
-        .filter(|it| it.reason.as_deref() == Some(names::hive::REASON_RESUMING))
-        .filter(|_| installed && wanted == Some("Running"))
-        .filter(|_| !["Running", "Hibernating"].contains(&state))
-        .and_then(|it| it.last_transition_time.as_ref());
-    let left = resume.zip(resuming).map(|(timeout, since)| {
-        let passed = until(since.0, now);
-        timeout.saturating_sub(passed)
-    });
     let removal = removal_left(it, now);
     let hangs = removal.is_some_and(|left| left.is_zero() || cannot_go(conditions));
     let reference = it.spec.cluster_pool_ref.as_ref();
@@ -153,6 +145,19 @@ pub(super) fn cluster(
     };
     let late = [left, removal.filter(|_| !hangs)].into_iter().flatten();
     (cluster, late.filter(|it| !it.is_zero()).min())
+}
+
+/// Since when Hive has been resuming the cluster, if it does.
+pub(super) fn resuming_since(it: &ClusterDeployment) -> Option<Timestamp> {
+    let status = it.status.as_ref()?;
+    let state = status.power_state.as_deref().unwrap_or_default();
+    condition::find(&status.conditions, names::hive::CONDITION_HIBERNATING)
+        .filter(|it| it.reason.as_deref() == Some(names::hive::REASON_RESUMING))
+        .filter(|_| it.spec.installed == Some(true))
+        .filter(|_| it.spec.power_state.as_deref() == Some("Running"))
+        .filter(|_| !["Running", "Hibernating"].contains(&state))
+        .and_then(|it| it.last_transition_time.as_ref())
+        .map(|it| it.0)
 }
 
 /// What a condition says.
