@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api_types::hive::ClusterPool;
+use api_types::name::is_name;
 use api_types::names;
 use controller_kit::engine::{Error, found};
 use k8s_openapi::jiff::Timestamp;
@@ -116,8 +117,9 @@ async fn look(
 
 /// Asks for a pool.
 pub async fn live_pool(client: &Client, key: &Key, memory: &mut Memory) -> Result<LivePool, Error> {
-    // What is nobody's is let go in the name of no pool.
-    if key.name.is_empty() {
+    // What is nobody's is let go in the name of no pool, and a claim may name what no pool can be called: it would ask for
+    // something else, or for nothing, without an end.
+    if !is_name(&key.name) {
         return Ok(LivePool::default());
     }
     let began = Instant::now();
@@ -172,6 +174,17 @@ fn bindings(context: &Context, key: &Key, seen: &Observed) -> Vec<(String, Chang
 mod tests {
     use super::*;
     use crate::seen::Customization;
+
+    #[tokio::test]
+    async fn nobody_is_asked_for_a_pool_that_cannot_be_called_so() {
+        let nowhere = kube::Config::new("http://127.0.0.1:9".parse().unwrap());
+        let client = Client::try_from(nowhere).unwrap();
+        for name in ["", "my pool", "pool?", "pool#"] {
+            let mut memory = Memory::default();
+            let live = live_pool(&client, &key_in("ns", name), &mut memory).await.unwrap();
+            assert!(live.is_as_seen(None), "{name:?}");
+        }
+    }
 
     #[test]
     fn what_may_be_corrected_unseen_is_looked_at_more_often() {
