@@ -242,6 +242,8 @@ pub struct Customization {
     pub listed_elsewhere: bool,
     /// Why its patches cannot be used in this pool, if they cannot.
     pub refused: Option<String>,
+    /// Whether it cannot be decoded, so that nothing can be written on it.
+    pub unread: bool,
 }
 
 /// Who has a customization.
@@ -297,6 +299,13 @@ pub struct Namespace {
     pub begun: bool,
     /// Whether this process saw the cluster in it, which is gone: none is on its way there any more.
     pub vacated: bool,
+}
+
+impl Observed {
+    /// How many clusters there are, with those that may be the pool's and cannot be read.
+    pub fn there(&self) -> usize {
+        self.clusters.len() + self.unread.len()
+    }
 }
 
 impl Claim {

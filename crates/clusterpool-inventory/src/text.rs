@@ -68,7 +68,7 @@ pub(crate) fn capacity(plan: &Plan<'_>) -> Said {
 
 /// The most clusters are there.
 fn most(plan: &Plan<'_>) -> Option<Cause> {
-    let all = plan.seen.clusters.len() + plan.uses.halves().count();
+    let all = plan.seen.there() + plan.uses.halves().count();
     let most = plan.seen.pool.max_size.filter(|most| all >= *most)?;
     let message = format!(
         "{all} of at most {most} clusters are there, claimed ones among them: to have more, raise spec.maxSize or delete \

@@ -61,7 +61,7 @@ impl<'a> Uses<'a> {
         let clusters = seen.clusters.iter().map(|it| (it.name.as_str(), it)).collect();
         let mut uses = Self { all: BTreeMap::new(), clusters, unsaid: HashMap::new() };
         for it in &seen.customizations {
-            let held = held(it, &seen.pool.name, &uses.clusters);
+            let held = held(it, seen, &uses.clusters);
             if let Held::Ours(cluster) = held
                 && cluster.entry.is_none()
             {
@@ -177,7 +177,7 @@ impl<'a> Use<'a> {
     fn user(&self) -> Option<(&'a str, Option<&'a Cluster>)> {
         match self.held {
             Held::Ours(cluster) => Some((&cluster.name, Some(cluster))),
-            Held::Half(cluster) => Some((cluster, None)),
+            Held::Half(cluster) | Held::Unread(cluster) => Some((cluster, None)),
             _ => {
                 let users = || self.users.iter().copied();
                 // Hive has given the lease of one that only waits for us back, and its failure may not be counted yet.
@@ -369,6 +369,8 @@ pub(crate) enum Held<'a> {
     Ours(&'a Cluster),
     /// This pool, for a cluster that is not there.
     Half(&'a str),
+    /// This pool, for a cluster that is there and cannot be read: it keeps the entry, whoever has it.
+    Unread(&'a str),
     /// This pool, for a cluster that was made from something else.
     Mistaken(&'a str),
     /// Unknown: the customization is in use, and no cluster is named.
@@ -382,9 +384,10 @@ pub(crate) enum Held<'a> {
 /// Reads a lease.
 fn held<'a>(
     customization: &'a Customization,
-    pool: &str,
+    seen: &Observed,
     clusters: &HashMap<&str, &'a Cluster>,
 ) -> Held<'a> {
+    let pool = seen.pool.name.as_str();
     let Some(lease) = &customization.lease else { return Held::Free };
     let Some(name) = lease.cluster.as_deref() else {
         let theirs = lease.pool_exists && lease.pool.as_deref().is_some_and(|it| it != pool);
@@ -400,12 +403,14 @@ fn held<'a>(
         };
     // The cluster exists and has the entry, whoever made it.
     let is_anothers = || customization.others.iter().any(|it| it == name);
+    let is_unread = || seen.unread.iter().any(|it| it == name);
     match cluster {
         _ if !ours => {
-            let gone = !lease.pool_exists && !is_anothers();
+            let gone = !lease.pool_exists && !is_anothers() && !is_unread();
             if gone { Held::Orphaned(name) } else { Held::Others }
         }
         None if is_anothers() => Held::Others,
+        None if is_unread() => Held::Unread(name),
         None => Held::Half(name),
         Some(cluster) if made => Held::Ours(cluster),
         Some(_) => Held::Mistaken(name),

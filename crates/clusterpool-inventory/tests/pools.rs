@@ -114,6 +114,7 @@ fn customization() -> impl Strategy<Value = Customization> {
                 others,
                 listed_elsewhere,
                 refused: refused.then(|| "bad".to_owned()),
+                unread: false,
             }
         },
     )

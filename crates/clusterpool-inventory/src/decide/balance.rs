@@ -158,7 +158,7 @@ impl<'a> Plan<'a> {
 
     /// Stale clusters that may go, in their order: no claim waits for them. One that is stale is better than none.
     fn stale(&self) -> Vec<&'a Cluster> {
-        let (pool, there) = (&self.seen.pool, self.seen.clusters.len());
+        let (pool, there) = (&self.seen.pool, self.seen.there());
         let awaited = self.awaited();
         // One that has just been made is confirmed first: what else is under way for its lease would find another of its name.
         let may_go =
@@ -236,7 +236,7 @@ impl<'a> Plan<'a> {
     /// refused and another entry is free; and where a claim has it, whose user must not find another one under its name.
     fn complete_or_give_up(&mut self, wanted: usize) -> usize {
         let pool = &self.seen.pool;
-        let total = self.seen.clusters.len() + self.uses.halves().count();
+        let total = self.seen.there() + self.uses.halves().count();
         let too_many = pool.max_size.map_or(0, |most| total.saturating_sub(most));
         let halves = self.uses.halves();
         let wanted = wanted.min(self.uses.halves().count().saturating_sub(too_many));
@@ -309,7 +309,7 @@ impl<'a> Plan<'a> {
         if lacking == 0 || !seen.missing.is_empty() {
             return 0;
         }
-        let there = seen.clusters.len() + halves;
+        let there = seen.there() + halves;
         let room = pool.max_size.map_or(usize::MAX, |most| most.saturating_sub(there));
         let wanted = lacking.min(room);
         let added = match &pool.listed {

@@ -14,7 +14,10 @@ use crate::usage::{Held, Use};
 pub(super) fn release(plan: &mut Plan<'_>) {
     let seen = plan.seen;
     for cluster in seen.clusters.iter().filter(|it| it.deleting && it.kept) {
-        if cluster.kept_by_others || !plan.may_go(cluster) {
+        // As long as its entry cannot be read, no lease can be given back.
+        let customization = plan.uses.by(cluster).and_then(|it| it.customization);
+        let is_unread = customization.is_some_and(|it| it.unread);
+        if cluster.kept_by_others || is_unread || !plan.may_go(cluster) {
             continue;
         }
         let let_go = Step::LetGo {
@@ -55,7 +58,7 @@ pub(super) fn put_leases_right(plan: &mut Plan<'_>) {
             // A lease for a cluster that is not there is given up by the pool that holds it.
             Held::Others if !entry.others.is_empty() => plan.end_double_use(it, None),
             // A cluster that is there comes before one that is not: see the completion of leases.
-            Held::Half(_) | Held::Orphaned(_) | Held::Others => {}
+            Held::Half(_) | Held::Unread(_) | Held::Orphaned(_) | Held::Others => {}
         }
     }
     for cluster in seen.clusters.iter().filter(|it| !it.deleting) {

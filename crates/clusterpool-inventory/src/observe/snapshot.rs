@@ -232,6 +232,7 @@ fn broken_customizations(about: &About<'_>, clusters: &[Cluster]) -> Vec<Customi
             others: about.others(&key_in(&about.known.key.namespace, &name)),
             listed_elsewhere: true,
             refused: Some(refused),
+            unread: true,
             name,
             ..Customization::default()
         });
@@ -302,6 +303,7 @@ impl About<'_> {
             others,
             listed_elsewhere: self.is_listed_elsewhere(&entry),
             refused: None,
+            unread: false,
             name: entry.name,
         }
     }

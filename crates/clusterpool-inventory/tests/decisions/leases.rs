@@ -62,6 +62,41 @@ fn a_lease_without_a_cluster_that_nobody_wants_is_announced_then_released_with_i
     ));
 }
 
+/// It would be announced and not released, again and again: the cluster is there.
+#[test]
+fn a_lease_whose_cluster_cannot_be_read_stays_and_keeps_its_place() {
+    let mut seen = pool(1, &["a", "b"]);
+    seen.customizations[0].lease = lease("ca");
+    seen.unread = vec!["ca".to_owned()];
+    seen.claims.push(Claim { cluster: Some("ca".to_owned()), ..claim("x", 1) });
+    assert_eq!(reasons(&seen), [Reason::Added]);
+    assert_eq!(leased(&seen), ["b"]);
+    assert_eq!(status_of(&seen, "a"), "Reserved");
+    seen.pool.max_size = Some(1);
+    assert_eq!(reasons(&seen), []);
+    assert_eq!(condition(&seen, "CapacityAvailable").reason, "MaxCapacity");
+    (seen.pool.deleting, seen.customizations[1].kept) = (true, false);
+    assert_eq!(reasons(&seen), []);
+    // It is another pool's that is gone.
+    let theirs =
+        Lease { pool: Some("other".to_owned()), pool_exists: false, ..lease("ca").unwrap() };
+    seen.customizations[0].lease = Some(theirs);
+    seen.pool.deleting = false;
+    assert_eq!(reasons(&seen), []);
+}
+
+#[test]
+fn a_cluster_whose_entry_cannot_be_read_waits_with_its_lease() {
+    let mut seen = full(1, &["a"]);
+    (seen.clusters[0].deleting, seen.clusters[0].kept_by_others) = (true, false);
+    assert_eq!(reasons(&seen), [Reason::Released]);
+    seen.customizations[0].unread = true;
+    seen.customizations[0].refused = Some("it cannot be read: spec: no; correct it".to_owned());
+    assert_eq!(reasons(&seen), []);
+    let told = condition(&seen, "InventoryValid").message;
+    assert!(told.contains("it cannot be read"), "{told}");
+}
+
 #[test]
 fn a_lease_of_an_entry_that_was_edited_to_be_broken_is_given_up() {
     let mut seen = pool(1, &["a", "b"]);

@@ -283,6 +283,7 @@ impl Land {
                     listed_elsewhere: (0..self.size.pools)
                         .any(|it| it != pool && state.pools[usize::from(it)].lists(number)),
                     refused: None,
+                    unread: false,
                 })
                 .collect(),
             ..Observed::default()
