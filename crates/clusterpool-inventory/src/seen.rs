@@ -41,6 +41,8 @@ pub struct Observed {
     /// Clusters in namespaces of the pool, or that it leases an entry for, that cannot be decoded: nobody knows whether they
     /// are its own.
     pub unread: Vec<String>,
+    /// Claims of its namespace that cannot be decoded: nobody knows which cluster they have.
+    pub unread_claims: Vec<String>,
 }
 
 /// Why the API server or a webhook does not want a cluster.

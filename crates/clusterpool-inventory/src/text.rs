@@ -258,10 +258,14 @@ fn unowned(seen: &Observed) -> Option<Cause> {
     let claims: HashMap<&str, &Claim> =
         seen.claims.iter().map(|it| (it.name.as_str(), it)).collect();
     let is_unowned = |it: &&Cluster| {
-        let Some(claim) = it.claim.as_deref().filter(|_| !it.deleting && !it.marked) else {
+        let Some(claim) = it.claim.as_ref().filter(|_| !it.deleting && !it.marked) else {
             return false;
         };
-        claims.get(claim).is_none_or(|claim| match &claim.cluster {
+        // A claim that cannot be read is there, and its user may be in the cluster.
+        if seen.unread_claims.contains(claim) {
+            return false;
+        }
+        claims.get(claim.as_str()).is_none_or(|claim| match &claim.cluster {
             Some(name) => *name != it.name,
             // A claim without a cluster is about to get the one that was given to it, and none of one before it.
             None => !it.was_given_to(claim),

@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::entries::{lease, retry, version};
-use super::unread::{broken_clusters, strangers, unread};
+use super::unread::{broken_claims, broken_clusters, strangers, unread};
 use super::views::{claim, cluster, created, hives_words, resume_timeout, resuming_since, view};
 use crate::context::Caches;
 use crate::index::{
@@ -92,6 +92,7 @@ pub fn observe(known: &Known<'_>, learned: &mut Learned) -> (Observed, Option<Du
     let seen = Observed {
         claims: claims.map(|it| claim(&it)).collect(),
         unread: unread(broken_clusters(caches), index, key),
+        unread_claims: broken_claims(caches, &key.namespace),
         taken: known.efforts.taken.clone(),
         turned_down: known.efforts.turned_down.clone(),
         refused: known.efforts.refused.clone(),

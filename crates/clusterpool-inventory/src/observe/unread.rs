@@ -36,6 +36,13 @@ pub(super) fn unread(broken: impl Iterator<Item = Key>, index: &Index, key: &Key
     broken.filter(may_be).map(|it| it.namespace).collect()
 }
 
+/// Names of the claims of a namespace that cannot be decoded.
+pub(super) fn broken_claims(caches: &Caches, namespace: &str) -> Vec<String> {
+    let mut all = caches.claims.broken.all();
+    all.retain(|it| it.object.namespace.as_deref() == Some(namespace));
+    all.into_iter().filter_map(|it| it.object.name).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;

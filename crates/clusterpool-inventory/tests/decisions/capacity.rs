@@ -118,6 +118,15 @@ fn pool_that_fills_or_is_full_is_available() {
     }
 }
 
+#[test]
+fn cluster_of_a_claim_that_cannot_be_read_is_nobodys_to_give_back() {
+    let mut seen = full(1, &["a", "b"]);
+    seen.clusters[0].claim = Some("x".to_owned());
+    assert_eq!(told(&seen).1, "UnownedClusters");
+    seen.unread_claims = vec!["x".to_owned()];
+    assert_eq!(told(&seen).1, "Available");
+}
+
 /// Nothing is refused where nothing is tried any more.
 #[test]
 fn refusal_is_told_while_there_is_work() {
