@@ -23,6 +23,9 @@ pub enum Class {
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(300);
 const LONGEST_URGENT: Duration = Duration::from_secs(30);
+/// So many conflicts in a row are the normal course of things where many write at once. Whatever makes more of them does not go
+/// away by looking again.
+pub const USUAL_CONFLICTS: u32 = 8;
 
 impl Class {
     /// The same error where somebody waits: tried again soon whatever it was, since what refuses a write (a webhook, a
@@ -44,7 +47,11 @@ pub fn retry(class: Class, failures: u32, unit: f64) -> Option<Duration> {
     match class {
         Class::Invalid => None,
         // Spread, or everybody who lost a race meets again in the next one.
-        Class::Conflict => Some(FIRST.mul_f64(half_by_chance)),
+        Class::Conflict => {
+            let doublings = failures.saturating_sub(USUAL_CONFLICTS).min(16);
+            let full = FIRST.saturating_mul(1 << doublings).min(LONGEST_URGENT);
+            Some(full.mul_f64(half_by_chance))
+        }
         Class::Throttled | Class::Transient | Class::Urgent => {
             let doublings = failures.saturating_sub(1).min(16);
             let longest = if class == Class::Urgent { LONGEST_URGENT } else { LONGEST };
@@ -63,9 +70,9 @@ pub fn failed<K: Ord>(
     class: Class,
     unit: f64,
 ) -> Option<Duration> {
-    // The normal course of things, which makes no object look bad.
-    if matches!(class, Class::Invalid | Class::Conflict) {
-        return retry(class, 0, unit);
+    // It is not tried again.
+    if class == Class::Invalid {
+        return None;
     }
     let count = counts.entry(key).or_default();
     *count = count.saturating_add(1);
@@ -93,15 +100,21 @@ mod tests {
         [Class::Invalid, Class::Conflict, Class::Throttled, Class::Transient, Class::Urgent];
 
     #[test]
-    fn a_conflict_is_not_counted_as_a_failure() {
+    fn what_is_not_tried_again_is_not_counted() {
         let mut counts = BTreeMap::new();
-        for class in [Class::Conflict, Class::Invalid] {
-            failed(&mut counts, "a", class, 0.5);
-        }
+        assert_eq!(failed(&mut counts, "a", Class::Invalid, 0.5), None);
         assert!(counts.is_empty());
-        failed(&mut counts, "a", Class::Transient, 0.5);
-        failed(&mut counts, "a", Class::Conflict, 0.5);
-        assert_eq!(counts["a"], 1);
+    }
+
+    #[test]
+    fn conflicts_are_looked_at_within_a_second_until_they_are_too_many() {
+        let mut counts = BTreeMap::new();
+        let mut next = || failed(&mut counts, "a", Class::Conflict, 1.0).map(|it| it.as_secs());
+        for _ in 0..USUAL_CONFLICTS {
+            assert_eq!(next(), Some(1));
+        }
+        let later: Vec<_> = (0..6).filter_map(|_| next()).collect();
+        assert_eq!(later, [2, 4, 8, 16, 30, 30]);
     }
 
     #[test]

@@ -219,6 +219,7 @@ pub async fn run<C: Controller>(
         slots: Slots::new(Limits { regular, slow: regular * SLOW_PASSES, patience: PASS_PATIENCE }),
         memory: BTreeMap::new(),
         failures: BTreeMap::new(),
+        conflicts: BTreeMap::new(),
         waiting,
         decisions,
         passes: BTreeMap::new(),
@@ -307,6 +308,8 @@ struct Engine<'a, C: Controller> {
     memory: BTreeMap<C::Key, Cell<C::Memory>>,
     /// Failures in a row of the keys that fail.
     failures: BTreeMap<C::Key, u32>,
+    /// And passes in a row that somebody else wrote before. They make no object look bad, so they do not count as failures.
+    conflicts: BTreeMap<C::Key, u32>,
     waiting: Waiting<C::Key>,
     decisions: IntCounterVec,
     passes: BTreeMap<C::Key, Pass>,
@@ -418,12 +421,14 @@ impl<'a, C: Controller> Engine<'a, C> {
             End::Gone | End::NotActing => {
                 self.slots.forget(&key);
                 self.failures.remove(&key);
+                self.conflicts.remove(&key);
                 self.waiting.forget(&key);
                 self.lookout.lines.lock().ended(&key, None, false);
             }
             End::Decided(reason, next, version, wrote) => {
                 self.remember(&key, memory);
                 self.failures.remove(&key);
+                self.conflicts.remove(&key);
                 self.waiting.note(key.clone(), reason.about(), Instant::now());
                 let wait = match next {
                     Next::OnChange => None,
@@ -459,10 +464,17 @@ impl<'a, C: Controller> Engine<'a, C> {
 
     /// A pass did not come to its end: logs and counts that, and says when the next one is.
     fn retry(&mut self, key: C::Key, class: RetryClass, word: &'static str, problem: &str) {
-        if class == RetryClass::Conflict {
-            // The normal course of things: neither an error in the metrics nor a line for a person.
+        let is_conflict = class == RetryClass::Conflict;
+        let counts = if is_conflict { &mut self.conflicts } else { &mut self.failures };
+        let wait = backoff::failed(counts, key.clone(), class, backoff::random_unit());
+        if is_conflict {
+            // The normal course of things: neither an error in the metrics nor, before it lasts, a line for a person.
             self.kit.metrics.reconciles.with_label_values(&["requeue_after"]).inc();
-            tracing::debug!(object.key = ?key, reason = problem, "Superseded, looking again");
+            if counts.get(&key).is_some_and(|it| *it > backoff::USUAL_CONFLICTS) {
+                tracing::warn!(object.key = ?key, reason = problem, "Superseded again and again");
+            } else {
+                tracing::debug!(object.key = ?key, reason = problem, "Superseded, looking again");
+            }
         } else {
             self.kit.metrics.reconciles.with_label_values(&["error"]).inc();
             self.kit.metrics.errors.inc();
@@ -470,8 +482,6 @@ impl<'a, C: Controller> Engine<'a, C> {
         }
         self.waiting.failed(key.clone(), word, Instant::now());
         self.lookout.lines.lock().ended(&key, None, false);
-        let unit = backoff::random_unit();
-        let wait = backoff::failed(&mut self.failures, key.clone(), class, unit);
         self.again(key, wait);
     }
 
