@@ -273,7 +273,7 @@ pub enum Step {
     LetGo {
         /// The cluster.
         cluster: String,
-        /// Its entry.
+        /// Its entry, where there can be one of that name.
         entry: Option<String>,
         /// Version of it.
         at: String,

@@ -1,6 +1,7 @@
 //! Which entries clusters have, and which leases stand for nothing.
 
 use api_types::hive::EntryState;
+use api_types::name::is_name;
 
 use crate::decision::Step;
 use crate::plan::Plan;
@@ -20,11 +21,9 @@ pub(super) fn release(plan: &mut Plan<'_>) {
         if cluster.kept_by_others || is_unread || !plan.may_go(cluster) {
             continue;
         }
-        let let_go = Step::LetGo {
-            cluster: cluster.name.clone(),
-            entry: plan.uses.entry_of(cluster).map(str::to_owned),
-            at: cluster.at.clone(),
-        };
+        // What no customization can be called has no lease to look for, and the cluster would wait for that look for ever.
+        let entry = plan.uses.entry_of(cluster).filter(|it| is_name(it)).map(str::to_owned);
+        let let_go = Step::LetGo { cluster: cluster.name.clone(), entry, at: cluster.at.clone() };
         let entry = plan.uses.by(cluster).filter(|it| it.is_held_by(cluster));
         let release = entry
             .and_then(|it| it.customization)

@@ -98,6 +98,18 @@ fn a_cluster_whose_entry_cannot_be_read_waits_with_its_lease() {
 }
 
 #[test]
+fn a_cluster_that_names_an_entry_which_cannot_be_goes_without_a_look_at_it() {
+    let mut seen = pool(0, &["a"]);
+    for (name, looked_at) in [("a", Some("a")), ("foo bar", None), ("a?", None)] {
+        let cluster = cluster("c", Some(name), 1);
+        seen.clusters = vec![Cluster { deleting: true, kept_by_others: false, ..cluster }];
+        let work = decided(&seen).work;
+        let [Step::LetGo { entry, .. }] = &work[0].steps[..] else { panic!("{work:?}") };
+        assert_eq!(entry.as_deref(), looked_at);
+    }
+}
+
+#[test]
 fn a_lease_of_an_entry_that_was_edited_to_be_broken_is_given_up() {
     let mut seen = pool(1, &["a", "b"]);
     seen.customizations[0].lease = lease("pool-x");
