@@ -549,6 +549,11 @@ pub(crate) fn failed(cluster: &str, entry: &str, left: i32, why: &str) -> String
     format!("Cluster {cluster} of entry {entry} failed, {left} attempts are left: {why}")
 }
 
+/// The same once its own words had to give way to those of another failure.
+pub(crate) fn stopped_before(cluster: &str) -> String {
+    format!("Cluster {cluster} could not be installed")
+}
+
 /// An entry's patches cannot be applied.
 pub(crate) fn unusable_patches(entry: &str, why: &str) -> String {
     format!("The patches of entry {entry} cannot be applied: {why}")

@@ -22,6 +22,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::reason::{Notice, Reason};
 use crate::seen::{Cluster, Customization, Observed};
 use crate::settings::Policy;
+use crate::text;
 
 /// What is told of a failure at most, in bytes: the status holds it for each entry, and has to be stored.
 const LONGEST_FAILURE: usize = 1_000;
@@ -244,16 +245,17 @@ impl<'a> Use<'a> {
         let mut attempts = before.and_then(|it| it.attempts).unwrap_or(terms.attempts).max(0);
         let mut failure = before.and_then(|it| it.last_failure.clone());
         if cluster.is_some() {
-            failure = failure.filter(|it| !is_of(it, Notice::Refused));
+            let is_refused = |it: &LastFailure| is_of(it, Notice::Refused);
+            failure = failure.and_then(|it| if is_refused(&it) { counted(it) } else { Some(it) });
         } else if let Some(why) = terms.turned_down {
-            failure = Some(self.told(Notice::Refused, why, terms.now));
+            failure = Some(self.told((Notice::Refused, why), failure, terms.now));
         }
         if let Some(cluster) = cluster {
-            let counted = before.is_some_and(|it| it.counts(user));
+            let is_counted = before.is_some_and(|it| it.counts(user));
             if cluster.installed {
                 attempts = terms.attempts;
                 failure = None;
-            } else if let (Some(why), false) = (&cluster.stopped, counted) {
+            } else if let (Some(why), false) = (&cluster.stopped, is_counted) {
                 attempts = (attempts - 1).max(0);
                 let of = Some(user.to_owned());
                 let new = new_failure(Reason::ProvisionStopped.as_str(), why, terms.now);
@@ -285,18 +287,20 @@ impl<'a> Use<'a> {
         let version = Some(customization.version.clone());
         let is_new = before.version != version || self.forgets(None, terms.now);
         let attempts = before.attempts.filter(|_| !is_new).unwrap_or(terms.attempts).max(0);
-        let failed = before.last_failure.clone();
-        let failed = failed.filter(|it| !is_new && it.cluster_deployment.is_some());
+        let failed = before.last_failure.clone().filter(|_| !is_new).and_then(counted);
         let (status, failure) = if taken {
             (EntryStatus::Unavailable, failed)
         } else if let Some(why) = &customization.refused {
-            let told = self.told(Notice::BadPatch, why, terms.now);
+            let told = self.told((Notice::BadPatch, why), failed, terms.now);
             (EntryStatus::BrokenByConfiguration, Some(told))
         } else if attempts == 0 {
             (EntryStatus::BrokenByCloud, failed)
         } else {
-            let refused = terms.turned_down.map(|why| self.told(Notice::Refused, why, terms.now));
-            (EntryStatus::Available, refused.or(failed))
+            let failure = match terms.turned_down {
+                Some(why) => Some(self.told((Notice::Refused, why), failed, terms.now)),
+                None => failed,
+            };
+            (EntryStatus::Available, failure)
         };
         EntryState {
             version,
@@ -313,19 +317,37 @@ impl<'a> Use<'a> {
         let retry = self.customization.and_then(|it| it.retry);
         let (Some(since), Some(before)) = (retry, self.before) else { return false };
         let failed = before.last_failure.as_ref().and_then(|it| it.time.as_ref());
-        // Each failure until a time that is still to come would be forgotten.
+        // Each failure until a time that is still to come would be forgotten. One that is stamped with such a time was stamped by
+        // a clock that was ahead, and would not be forgotten before it.
         since <= now
-            && failed.is_none_or(|it| it.0 < since)
+            && failed.is_none_or(|it| it.0 < since || it.0 > now)
             && !user.is_some_and(|it| before.counts(it))
     }
 
-    /// A failure that costs no attempt, with the time at which it was reported first.
-    fn told(&self, reason: Notice, why: &str, now: Timestamp) -> LastFailure {
+    /// A failure that costs no attempt, with the time at which it was reported first. It keeps the cluster of the one that was
+    /// counted before: without that, all attempts would be back as soon as this one is over.
+    fn told(
+        &self,
+        (reason, why): (Notice, &str),
+        before: Option<LastFailure>,
+        now: Timestamp,
+    ) -> LastFailure {
         let new = new_failure(reason.as_str(), why, now);
         let known = self.before.and_then(|it| it.last_failure.as_ref());
         let known = known.filter(|it| is_of(it, reason) && it.message == new.message);
-        known.cloned().unwrap_or(new)
+        let cluster_deployment = before.and_then(|it| it.cluster_deployment);
+        LastFailure { cluster_deployment, ..known.cloned().unwrap_or(new) }
     }
+}
+
+/// The part of a stored failure that was counted, if one was. Its words are gone if another one was told since.
+fn counted(failure: LastFailure) -> Option<LastFailure> {
+    let cluster = failure.cluster_deployment.clone()?;
+    if !is_of(&failure, Notice::BadPatch) && !is_of(&failure, Notice::Refused) {
+        return Some(failure);
+    }
+    let reason = Some(Reason::ProvisionStopped.as_str().to_owned());
+    Some(LastFailure { reason, message: Some(text::stopped_before(&cluster)), ..failure })
 }
 
 fn new_failure(reason: &str, why: &str, now: Timestamp) -> LastFailure {

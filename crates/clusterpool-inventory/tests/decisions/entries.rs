@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clusterpool_inventory::reason::Reason;
-use clusterpool_inventory::seen::{Claim, Cluster, Listed, Observed};
+use clusterpool_inventory::seen::{Claim, Cluster, Listed, Observed, Refusal};
 use clusterpool_inventory::text::remarks;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
@@ -118,6 +118,66 @@ fn a_person_may_ask_for_another_try_of_an_entry_without_an_edit() {
     // It fails once more, which counts.
     seen.clusters = vec![failed("ca2", Some("a"))];
     assert_eq!(entry(&seen, "a").attempts, Some(0));
+}
+
+/// The retry annotation of an earlier failure is still there, as it is on an entry that nobody edits.
+#[test]
+fn a_failure_stays_counted_while_something_else_is_told_of_the_entry() {
+    let mut seen = full(2, &["a"]);
+    seen.pool.attempts = Some(1);
+    seen.customizations[0].retry = Some(at(now().as_second() - 10));
+    seen.clusters[0] = failed("ca", Some("a"));
+    let mut broken = stored(&seen);
+    broken.clusters.clear();
+    broken.customizations[0].lease = None;
+    broken = stored(&broken);
+    let told = |seen: &Observed| {
+        let it = entry(seen, "a");
+        let failure = it.last_failure.unwrap();
+        let words = (failure.reason.unwrap(), failure.cluster_deployment.unwrap());
+        (it.status.as_str().to_owned(), it.attempts, words)
+    };
+    let of = |status: &str, attempts: i32, reason: &str| {
+        (status.to_owned(), Some(attempts), (reason.to_owned(), "ca".to_owned()))
+    };
+    assert_eq!(told(&broken), of("Broken by cloud", 0, "ProvisionStopped"));
+    // The template cannot be patched for a while.
+    broken.customizations[0].refused = Some("nothing is at this path".to_owned());
+    assert_eq!(told(&broken), of("Broken by configuration", 0, "BadPatch"));
+    let mut corrected = stored(&broken);
+    corrected.customizations[0].refused = None;
+    assert_eq!(told(&corrected), of("Broken by cloud", 0, "ProvisionStopped"));
+    assert_eq!(told(&stored(&corrected)), of("Broken by cloud", 0, "ProvisionStopped"));
+    assert!(entry(&corrected, "a").last_failure.unwrap().message.unwrap().contains("ca"));
+    // Its next cluster is refused for a while.
+    seen.pool.attempts = Some(2);
+    let mut left = stored(&seen);
+    left.clusters.clear();
+    left.customizations[0].lease = None;
+    let refusal = Refusal { version: "1-u".to_owned(), why: "exceeded quota".to_owned() };
+    left.turned_down = [("a".to_owned(), refusal)].into();
+    assert_eq!(told(&left), of("Available", 1, "Refused"));
+    let mut made = stored(&left);
+    made.turned_down.clear();
+    assert_eq!(told(&made), of("Available", 1, "ProvisionStopped"));
+    made.customizations[0].lease = lease("ca2");
+    made.clusters.push(installing("ca2", Some("a"), 1));
+    assert_eq!(told(&made), of("Reserved", 1, "ProvisionStopped"));
+}
+
+#[test]
+fn a_person_may_ask_for_another_try_of_an_entry_whose_failure_is_stamped_with_a_time_to_come() {
+    let mut seen = full(1, &["a"]);
+    seen.pool.attempts = Some(1);
+    seen.clusters[0] = failed("ca", Some("a"));
+    let (mut seen, now) = (stored(&seen), now().as_second());
+    let known = seen.pool.status.inventory.get_mut("a").unwrap();
+    known.last_failure.as_mut().unwrap().time = Some(Time(at(now + 86_400)));
+    seen.clusters.clear();
+    seen.customizations[0].lease = None;
+    assert_eq!(status_of(&seen, "a"), "Broken by cloud");
+    seen.customizations[0].retry = Some(at(now));
+    assert_eq!(status_of(&seen, "a"), "Available");
 }
 
 #[test]
