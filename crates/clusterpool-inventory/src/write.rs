@@ -13,7 +13,7 @@ use api_types::hive::{ClusterDeploymentCustomization, ClusterPool, ClusterPoolSt
 use api_types::names;
 use controller_kit::backoff::Class as Retry;
 use controller_kit::engine::{Error, Event, Next, Outcome, Reason as _, written};
-use futures_util::{StreamExt as _, stream};
+use futures_util::{Stream, StreamExt as _, stream};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::rbac::v1::RoleBinding;
@@ -67,7 +67,8 @@ pub async fn all(
     let news = write.status.as_ref().filter(|_| !writes_pool);
     let mut due = news.filter(|_| rest.is_none());
     // The status tells what was seen before the work, and nothing of the work relies on it.
-    let (mut worked, mut stored) = tokio::join!(pass.work(&write.work, memory), pass.store(due));
+    let (mut worked, mut stored, bound) =
+        tokio::join!(pass.work(&write.work, memory), pass.store(due), pass.bind_all());
     if worked.failure.is_some() && due.is_none() {
         // Nobody knows when there will be a pass without a failure.
         due = news;
@@ -86,11 +87,8 @@ pub async fn all(
         Ok(None) => {}
         Err(error) => worked.failed(error),
     }
-    for (cluster, change) in &look.bindings {
-        if let Err(error) = pass.bind(cluster, change).await {
-            worked.failed(error);
-        }
-    }
+    worked.cut |= bound.len() < look.bindings.len();
+    bound.into_iter().filter_map(Result::err).for_each(|error| worked.failed(error));
     if let Some(version) = &worked.pool {
         let before = look.pool.as_ref().and_then(|it| it.metadata.resource_version.as_deref());
         memory.pool_was_written(before, Some(version));
@@ -244,18 +242,13 @@ impl Pass<'_> {
     /// Carries out all pieces, so many at a time, the next as soon as one is done.
     async fn work(&self, work: &[Work], memory: &mut Memory) -> Worked {
         let mut worked = Worked::default();
-        let start = Instant::now();
-        // Some are begun whatever comes, or many claims would keep all else from being done.
-        let is_next = |place: &usize| {
-            std::future::ready(*place < AT_ONCE || start.elapsed() < BEGINNING && !self.is_news())
-        };
         let piece = |place: usize| async move {
             let mut piece = Piece::of(self);
             let result = piece.carry_out(&work[place]).await;
             (&work[place], result, piece)
         };
-        let pieces = stream::iter(0..work.len()).take_while(is_next).map(piece);
-        let mut pieces = std::pin::pin!(pieces.buffer_unordered(AT_ONCE));
+        let goes_on = self.goes_on();
+        let mut pieces = std::pin::pin!(side_by_side(work.len(), goes_on, piece));
         let mut ended = 0;
         while let Some((work, result, piece)) = pieces.next().await {
             ended += 1;
@@ -274,6 +267,12 @@ impl Pass<'_> {
         }
         worked.cut = ended < work.len();
         worked
+    }
+
+    /// Whether more is begun, asked before each: for some seconds, unless there is news.
+    fn goes_on(&self) -> impl Fn() -> bool {
+        let start = Instant::now();
+        move || start.elapsed() < BEGINNING && !self.is_news()
     }
 
     /// Whether there is something that is not to wait for all of the work: a claim that came or went, or another wish for
@@ -341,6 +340,17 @@ impl Pass<'_> {
         }
     }
 
+    /// The same in all namespaces of its clusters. A webhook that hangs for one would else keep claims from being served for as
+    /// long as there are namespaces.
+    async fn bind_all(&self) -> Vec<Result<(), Error>> {
+        let all = &self.look.bindings;
+        let bind = |place: usize| {
+            let (cluster, change) = &all[place];
+            self.bind(cluster, change)
+        };
+        side_by_side(all.len(), self.goes_on(), bind).collect().await
+    }
+
     /// Lets a pool's administrators into a cluster's namespace, or out of it.
     async fn bind(&self, cluster: &str, change: &Change) -> Result<(), Error> {
         const WHAT: &str = "bind administrators";
@@ -370,6 +380,17 @@ impl Pass<'_> {
     {
         Api::namespaced(self.client().clone(), namespace)
     }
+}
+
+/// Does so many things, some at a time, the next as soon as one is done. Some are begun whatever comes, or many claims would keep
+/// all else from being done; the others as long as it goes on.
+fn side_by_side<F: Future>(
+    count: usize,
+    goes_on: impl Fn() -> bool,
+    thing: impl Fn(usize) -> F,
+) -> impl Stream<Item = F::Output> {
+    let is_next = move |place: &usize| std::future::ready(*place < AT_ONCE || goes_on());
+    stream::iter(0..count).take_while(is_next).map(thing).buffer_unordered(AT_ONCE)
 }
 
 impl Efforts {
@@ -451,10 +472,27 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use api_types::hive::EntryState;
 
     use super::*;
     use crate::patch;
+
+    #[tokio::test]
+    async fn so_many_things_are_done_at_a_time_and_no_more_are_begun_once_it_is_to_end() {
+        let count = AtomicUsize::new(0);
+        let hangs = |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_millis(100))
+        };
+        let began = Instant::now();
+        let ended: Vec<()> = side_by_side(1_000, || false, hangs).collect().await;
+        assert_eq!((ended.len(), count.into_inner()), (AT_ONCE, AT_ONCE));
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        let ended: Vec<()> = side_by_side(100, || true, |_| std::future::ready(())).collect().await;
+        assert_eq!(ended.len(), 100);
+    }
 
     #[test]
     fn a_long_status_rests_longer_and_never_for_more_than_a_second() {
