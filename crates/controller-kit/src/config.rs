@@ -2,6 +2,7 @@
 //! so that a person corrects their values file once and not once per mistake.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
@@ -65,7 +66,16 @@ pub enum GitOps {
 thread_local! {
     /// What is wrong with the values that were read. clap stops at the first value that a reader refuses, so ours refuse none:
     /// they note it here and give the default, which nobody uses while there are mistakes.
-    static NOTED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    static NOTED: RefCell<Vec<Noted>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A value that cannot be read.
+struct Noted {
+    /// clap's name of its flag.
+    id: String,
+    flag: String,
+    source: ValueSource,
+    line: String,
 }
 
 /// Reads the command line and the environment, and what is wrong with their values.
@@ -84,7 +94,16 @@ pub fn parse_words<C: Parser>(
     NOTED.take();
     let matches = command::<C>().try_get_matches_from(words)?;
     let read = C::from_arg_matches(&matches)?;
-    Ok((read, Mistakes(NOTED.take())))
+    let mut mistakes = Mistakes::default();
+    for Noted { id, flag, source, line } in NOTED.take() {
+        // clap reads a variable once for each command on the line, also where a flag of another one overrides it.
+        let is_known = matches.try_contains_id(&id).unwrap_or_default();
+        let used = is_known.then(|| matches.value_source(&id)).flatten();
+        if used.is_none_or(|it| it == source) && mistakes.unread.insert(flag) {
+            mistakes.lines.push(line);
+        }
+    }
+    Ok((read, mistakes))
 }
 
 /// What flags are without a word on the command line or in the environment.
@@ -168,7 +187,7 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for Reads<T> {
         let is_given = says || !text.trim().is_empty();
         (self.read)(if is_given { text.trim() } else { default })
             .or_else(|expected| {
-                NOTED.with_borrow_mut(|noted| noted.push(wrong(arg, &text, &expected)));
+                NOTED.with_borrow_mut(|noted| noted.push(wrong(arg, source, &text, &expected)));
                 (self.read)(default)
             })
             .map_err(|why| clap::Error::raw(ErrorKind::ValueValidation, why))
@@ -176,10 +195,12 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for Reads<T> {
 }
 
 /// What to say of a wrong value.
-fn wrong(arg: Option<&Arg>, text: &str, expected: &str) -> String {
-    let flag = arg.and_then(Arg::get_long).unwrap_or_default();
+fn wrong(arg: Option<&Arg>, source: ValueSource, text: &str, expected: &str) -> Noted {
+    let id = arg.map(|it| it.get_id().to_string()).unwrap_or_default();
+    let flag = format!("--{}", arg.and_then(Arg::get_long).unwrap_or_default());
     let variable = arg.and_then(Arg::get_env).unwrap_or_default().to_string_lossy();
-    format!("--{flag} ({variable}): {text:?} is wrong, expected {expected}")
+    let line = format!("{flag} ({variable}): {text:?} is wrong, expected {expected}");
+    Noted { id, flag, source, line }
 }
 
 /// A value that may be missing. clap would take an `Option` for a flag that may be, and an empty value for one that is given.
@@ -307,32 +328,47 @@ pub struct LeaseConfig {
 
 /// Mistakes in flags and environment variables; a controller adds its own to the same list.
 #[derive(Debug, Default)]
-pub struct Mistakes(Vec<String>);
+pub struct Mistakes {
+    lines: Vec<String>,
+    /// Flags whose values could not be read.
+    unread: BTreeSet<String>,
+}
 
 impl Mistakes {
-    /// Notes that the value of `flag` does not fit the others.
-    pub fn add(&mut self, flag: &str, value: Duration, expected: &str) {
+    /// Notes that the value of a flag does not fit the one of another flag: as it is expected to be, beside that. Nobody knows
+    /// that of a value which could not be read.
+    pub fn add(
+        &mut self,
+        (flag, value): (&str, Duration),
+        expected: &str,
+        (other, its): (&str, Duration),
+    ) {
+        if [flag, other].iter().any(|it| self.unread.contains(*it)) {
+            return;
+        }
         let variable = flag.trim_start_matches('-').replace('-', "_").to_uppercase();
-        let line = format!("{flag} (FERRITE_{variable}): {value:?} is wrong, expected {expected}");
-        self.0.push(line);
+        let line = format!(
+            "{flag} (FERRITE_{variable}): {value:?} is wrong, expected {expected} {other}, which is {its:?}"
+        );
+        self.lines.push(line);
     }
 
     /// Notes a mistake that is no flag's, as a sentence of its own.
     pub fn note(&mut self, line: String) {
-        self.0.push(line);
+        self.lines.push(line);
     }
 
     /// The mistakes so far, one line each.
     pub fn lines(&self) -> &[String] {
-        &self.0
+        &self.lines
     }
 
     /// Prints all mistakes; the error is the exit code 2.
     pub fn finish(self) -> Result<(), ExitCode> {
-        for line in &self.0 {
+        for line in &self.lines {
             eprintln!("{line}");
         }
-        if self.0.is_empty() { Ok(()) } else { Err(ExitCode::from(2)) }
+        if self.lines.is_empty() { Ok(()) } else { Err(ExitCode::from(2)) }
     }
 }
 
@@ -351,14 +387,12 @@ impl Settings {
     /// The settings of this controller; what does not fit together goes to `mistakes`.
     pub fn check(self, controller: &'static str, mistakes: &mut Mistakes) -> Config {
         let (duration, deadline) = (self.lease_duration, self.renew_deadline);
-        // A value that could not be read is the default here.
+        let renewing = ("--renew-deadline", deadline);
         if deadline >= duration {
-            let expected = format!("less than --lease-duration, which is {duration:?}");
-            mistakes.add("--renew-deadline", deadline, &expected);
+            mistakes.add(renewing, "less than", ("--lease-duration", duration));
         }
         if self.retry_period * 2 > deadline {
-            let expected = format!("at most half of --renew-deadline, which is {deadline:?}");
-            mistakes.add("--retry-period", self.retry_period, &expected);
+            mistakes.add(("--retry-period", self.retry_period), "at most half of", renewing);
         }
         let lease = LeaseConfig {
             namespace: self.lease_namespace,

@@ -78,9 +78,9 @@ impl Default for Policy {
 impl Policy {
     /// Notes what does not fit together.
     pub fn check(&self, mistakes: &mut Mistakes) {
+        let poll = ("--poll-interval", self.poll_interval);
         if self.full_sync_interval < self.poll_interval {
-            let expected = format!("at least --poll-interval, which is {:?}", self.poll_interval);
-            mistakes.add("--full-sync-interval", self.full_sync_interval, &expected);
+            mistakes.add(("--full-sync-interval", self.full_sync_interval), "at least", poll);
         }
     }
 }

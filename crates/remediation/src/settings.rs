@@ -140,9 +140,9 @@ impl Policy {
     /// The policy under the common settings; what does not fit together goes to `mistakes`.
     #[must_use]
     pub fn check(self, config: &Config, mistakes: &mut Mistakes) -> Self {
+        let power_off = ("--power-off-timeout", self.power_off);
         if self.stale >= self.power_off {
-            let expected = format!("less than --power-off-timeout, which is {:?}", self.power_off);
-            mistakes.add("--stale-power", self.stale, &expected);
+            mistakes.add(("--stale-power", self.stale), "less than", power_off);
         }
         Self { watch_filter: config.watch_filter.clone(), ..self }
     }

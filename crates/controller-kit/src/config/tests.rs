@@ -60,7 +60,8 @@ fn a_mistake_that_is_told_later_names_the_variable_that_clap_reads() {
     for argument in command::<Cli>().get_arguments() {
         let (Some(flag), Some(env)) = (argument.get_long(), argument.get_env()) else { continue };
         let mut mistakes = Mistakes::default();
-        mistakes.add(&format!("--{flag}"), Duration::ZERO, "more");
+        let others = ("--other", Duration::ZERO);
+        mistakes.add((&format!("--{flag}"), Duration::ZERO), "more than", others);
         let is_named = mistakes.lines()[0].contains(&*env.to_string_lossy());
         assert!(is_named || ["log", "kubeconfig"].contains(&flag), "{mistakes:?}");
     }
@@ -133,6 +134,42 @@ fn what_does_not_fit_together_is_told_beside_what_cannot_be_read() {
     let mistakes = read(&["--concurrency=0", "--lease-duration=5s"]).1;
     assert_eq!(mistakes.len(), 2, "{mistakes:?}");
     assert!(mistakes[1].starts_with("--renew-deadline"), "{mistakes:?}");
+}
+
+#[test]
+fn a_value_that_cannot_be_read_is_compared_with_no_other() {
+    let mistakes = read(&["--lease-duration=60", "--renew-deadline=20s"]).1;
+    assert_eq!(mistakes.len(), 1, "{mistakes:?}");
+    assert!(mistakes[0].starts_with("--lease-duration"), "{mistakes:?}");
+}
+
+/// Its flag has a variable that is set wherever tests run, to what is no number.
+#[derive(Parser)]
+struct Numbered {
+    #[arg(
+        long, env = "PATH", default_value = "1",
+        value_parser = reads(|text| above_zero::<u16>(text, "a number"))
+    )]
+    number: u16,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[test]
+fn a_wrong_variable_is_told_once_whatever_the_command_and_not_where_a_flag_overrides_it() {
+    for (words, told) in [
+        (&["it"][..], 1),
+        (&["it", "check"], 1),
+        (&["it", "extend-crd", "--dry-run"], 1),
+        (&["it", "--number=5", "check"], 0),
+        (&["it", "check", "--number=5"], 0),
+        (&["it", "check", "--number=0"], 1),
+    ] {
+        let (read, mistakes) = parse_words::<Numbered>(words).unwrap();
+        assert_eq!(mistakes.lines().len(), told, "{words:?}: {mistakes:?}");
+        assert_eq!(read.command.is_some(), words.len() > 1);
+        assert_eq!(read.number, if told == 0 { 5 } else { 1 }, "{words:?}");
+    }
 }
 
 #[test]
