@@ -7,7 +7,7 @@ use api_types::metal3::{CachedHost, ErrorType, Kept};
 use api_types::names::metal3::{PAUSED, REBOOT};
 use api_types::time::{until, whole};
 use controller_kit::backoff::Class as Retry;
-use controller_kit::engine::{Error, Next, Outcome, Reason as _, asked};
+use controller_kit::engine::{Error, Next, Outcome, Reason as _, asked, sent};
 use ironic::{Class, Power};
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
@@ -115,7 +115,7 @@ async fn write_both(
     if !annotations.is_empty() {
         let metadata = json!({ "resourceVersion": host.version, "annotations": annotations });
         let patch = Patch::Merge(json!({ "metadata": metadata }));
-        match asked("change annotations", api.patch(&host.key.name, &params, &patch)).await {
+        match sent("change annotations", api.patch(&host.key.name, &params, &patch)).await {
             Ok(written) => host = context.view(&written),
             // Webhooks judge annotations, and no status. The machine must not stay off because its request cannot be removed, nor
             // must somebody who holds it wait for that. A removal of which nobody knows insists on the version of the status write,
@@ -134,7 +134,7 @@ async fn write_both(
     if !status.is_empty() {
         let patch = Patch::Merge(status_patch(&host, &status, Timestamp::now()));
         let patched = api.patch_status(&host.key.name, &params, &patch);
-        let written = asked("write the status", patched).await?;
+        let written = sent("write the status", patched).await?;
         let written = context.view(&written);
         // A CRD without conditions drops them without a word.
         if status.record(&host).is_some_and(|record| written.record() != Kept::Known(record)) {

@@ -6,8 +6,9 @@ use api_types::capm3::{Metal3DataClaim, Metal3DataClaimSpec, Metal3Machine};
 use api_types::names;
 use api_types::names::ferrite::RESERVED_HOST_UID;
 use api_types::reference::ObjectRef;
+use controller_kit::api_error::unless_gone;
 use controller_kit::engine::{
-    Error, Event, Next, ObjectKey, Outcome, Reason as _, asked, found, written,
+    Error, Event, Next, ObjectKey, Outcome, Reason as _, asked, sent, written,
 };
 use controller_kit::events::shorten;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -408,7 +409,7 @@ impl<'a> Pass<'a> {
         claim.metadata.owner_references =
             Some(machine.controller_owner_ref(&version).into_iter().collect());
         let claims: Api<Metal3DataClaim> = self.context.metal3(self.namespace());
-        match asked("make a Metal3DataClaim", claims.create(&PostParams::default(), &claim)).await {
+        match sent("make a Metal3DataClaim", claims.create(&PostParams::default(), &claim)).await {
             // No version is asked for, so it can only be the name.
             Ok(_) | Err(Error::Superseded) => Ok(()),
             Err(error) => Err(error),
@@ -433,7 +434,8 @@ impl<'a> Pass<'a> {
         }
         let uid = Preconditions { uid: claim.metadata.uid, ..Preconditions::default() };
         let params = DeleteParams { preconditions: Some(uid), ..DeleteParams::default() };
-        found("delete a Metal3DataClaim", claims.delete(name, &params)).await.map(drop)
+        let deletion = async { unless_gone(claims.delete(name, &params).await) };
+        sent("delete a Metal3DataClaim", deletion).await.map(drop)
     }
 
     /// Gives a Node of a workload cluster its provider ID. One that says another by now, and one made anew, has another version.

@@ -549,7 +549,7 @@ mod tests {
         assert!(told.into_iter().all(is_told));
     }
 
-    /// By default it has as long as we wait for the API server, and nobody says that it was a webhook.
+    /// One that has longer than we wait for a write: nobody says that it was a webhook.
     #[test]
     fn a_webhook_that_hangs_is_told_from_the_second_pass_on() {
         let version = Version { name: "e".to_owned(), version: "1-u".to_owned() };

@@ -10,6 +10,9 @@ use crate::backoff::Class;
 
 /// How long one request is waited for where somebody waits for what it does; the client has no limit of its own.
 pub const PATIENCE: Duration = Duration::from_secs(10);
+/// The same of a write. By default the API server waits ten seconds for a webhook, and begins after us; where the webhook's
+/// failure is to be ignored, the write is made then. It is given up if we hang up before.
+pub const WRITE_PATIENCE: Duration = Duration::from_secs(15);
 /// Where a webhook should have been asked and was not to be had.
 const UNASKED: &str = "failed calling webhook";
 /// How the API server names who has something against a write, or should have been asked about it.

@@ -28,7 +28,7 @@ mod waiting;
 
 pub use decision::{Decision, Event, Next, Now, Outcome};
 pub use echoes::Echoes;
-pub use error::{Error, asked, found, written};
+pub use error::{Error, asked, found, sent, written};
 pub use key::ObjectKey;
 pub use queue::Class;
 pub use reasons::Reason;

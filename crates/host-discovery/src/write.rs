@@ -8,7 +8,7 @@ use api_types::metal3::{
 };
 use api_types::names::ferrite;
 use controller_kit::api_error::unless_gone;
-use controller_kit::engine::{Error, Event, ObjectKey, Outcome, Reason as _, asked};
+use controller_kit::engine::{Error, Event, ObjectKey, Outcome, Reason as _, asked, sent};
 use ironic::PatchOp;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::Request;
@@ -107,7 +107,7 @@ pub async fn create(context: &Context, order: Order<'_>, patience: Duration) -> 
     if !context.kit.may_act() {
         return Made::Stale;
     }
-    match asked("create a host", post(client, &resource.namespace, &host)).await {
+    match sent("create a host", post(client, &resource.namespace, &host)).await {
         Ok(made) => {
             let key = ObjectKey::new(&resource.namespace, name);
             context.mark(Unmarked { node: machine.node, host: key.clone() });
@@ -250,7 +250,7 @@ pub async fn settle_approvals(
     let patch = json!({ "metadata": { "resourceVersion": version, "annotations": annotations } });
     let ((api, name), params) = (resource_api(context, object), PatchParams::default());
     let patch = Patch::Merge(patch);
-    let after = asked("settle approvals", api.patch(&name, &params, &patch)).await?;
+    let after = sent("settle approvals", api.patch(&name, &params, &patch)).await?;
     let unknown = approvals.unknown.iter();
     let reason = Notice::ApprovalUnknown.as_str();
     let event = |it: &String| Event::new(true, reason, it, &text::unknown_approval(it));
@@ -294,7 +294,7 @@ pub async fn write_status(
 ) -> Result<Outcome, Error> {
     let ((api, name), params) = (resource_api(context, object), PatchParams::default());
     let patch = Patch::Merge(status::patch(object, status));
-    let after = asked("write the status", api.patch_status(&name, &params, &patch)).await?;
+    let after = sent("write the status", api.patch_status(&name, &params, &patch)).await?;
     Ok(Outcome { version: after.metadata.resource_version, ..Outcome::default() })
 }
 

@@ -1,6 +1,6 @@
 //! All writes, each with its precondition.
 
-use controller_kit::engine::{Error, Outcome, asked};
+use controller_kit::engine::{Error, Outcome, sent};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -53,6 +53,6 @@ pub async fn write(api: &Api<ConfigMap>, write: &Write) -> Result<Outcome, Error
         }
     };
     let patch = Patch::Merge(json!({"metadata": metadata}));
-    asked("patch a ConfigMap", api.patch(name, &PatchParams::default(), &patch)).await?;
+    sent("patch a ConfigMap", api.patch(name, &PatchParams::default(), &patch)).await?;
     Ok(Outcome::default())
 }

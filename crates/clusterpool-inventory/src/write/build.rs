@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api_types::hive::{ClusterDeployment, ClusterDeploymentCustomization, ClusterPool};
 use api_types::names;
 use controller_kit::api_error::is_gone;
-use controller_kit::engine::{Error, asked, found};
+use controller_kit::engine::{Error, found, sent};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 use kube::api::{Api, PostParams};
@@ -255,7 +255,7 @@ where
             Err(error) => Err(error),
         }
     };
-    asked(what, request).await?
+    sent(what, request).await?
 }
 
 /// Whether the namespace is on its way out.

@@ -29,8 +29,8 @@ impl Error {
         matches!(self, Self::Api { source, .. } if api_error::is_refusal(source))
     }
 
-    /// Whether the same write may fail for long: it is refused, or a webhook is asked and does not answer. By default that has as
-    /// long as we wait, and our time begins first, so that nobody says that it was a webhook.
+    /// Whether the same write may fail for long: it is refused, or a webhook is asked and does not answer. One that has longer
+    /// than we wait, or several, nobody tells of.
     pub fn may_last(&self) -> bool {
         self.is_refusal() || matches!(self, Self::Silent(_))
     }
@@ -87,7 +87,7 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Waits for a request to the API server, but not for ever.
+/// Waits for an answer of the API server, but not for ever.
 pub async fn asked<T>(
     what: &'static str,
     request: impl Future<Output = kube::Result<T>>,
@@ -116,13 +116,21 @@ pub async fn found<T>(
     asked(what, async { api_error::unless_gone(request.await) }).await
 }
 
-/// Waits for a write. Where the object changed, or is gone, it comes too late.
+/// Waits for a write, also for longer than a webhook has by default.
+pub async fn sent<T>(
+    what: &'static str,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Error> {
+    asked_within(api_error::WRITE_PATIENCE, what, request).await
+}
+
+/// The same. Where the object changed, or is gone, it comes too late.
 pub async fn written<T>(
     what: &'static str,
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, Error> {
     let written = async { api_error::unless_superseded(request.await) };
-    asked(what, written).await?.ok_or(Error::Superseded)
+    sent(what, written).await?.ok_or(Error::Superseded)
 }
 
 #[cfg(test)]
@@ -141,6 +149,16 @@ mod tests {
             let error = asked("write", request).await.unwrap_err();
             assert_eq!(matches!(error, Error::Superseded), is_superseded, "{reason}");
         }
+    }
+
+    /// It is made once the webhook had its time, if its failure may be ignored, and given up if we are gone before.
+    #[tokio::test]
+    async fn a_write_is_waited_for_longer_than_a_webhook_has_by_default() {
+        let answer = async {
+            tokio::time::sleep(Duration::from_millis(10_200)).await;
+            Ok(())
+        };
+        assert!(written("write", answer).await.is_ok());
     }
 
     #[tokio::test]

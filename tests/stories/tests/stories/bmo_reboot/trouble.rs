@@ -196,7 +196,7 @@ async fn a_take_over_that_a_webhook_refuses_is_told_on_the_host_and_comes_once_i
 }
 
 /// The operator's webhook right after its node was cut: connections to it hang. It is asked about the removal of a request alone.
-async fn hang(site: &Site) -> (Api<DynamicObject>, TcpListener) {
+async fn hang(site: &Site, policy: &str, seconds: Option<u8>) -> (Api<DynamicObject>, TcpListener) {
     let kind = "ValidatingWebhookConfiguration";
     let version = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
     // Nobody takes the connections that it is offered.
@@ -213,7 +213,7 @@ async fn hang(site: &Site) -> (Api<DynamicObject>, TcpListener) {
         "metadata": { "name": site.namespace },
         "webhooks": [{
             "name": "hosts.silent.example", "admissionReviewVersions": ["v1"], "sideEffects": "None",
-            "clientConfig": { "url": url }, "failurePolicy": "Fail", "timeoutSeconds": 30,
+            "clientConfig": { "url": url }, "failurePolicy": policy, "timeoutSeconds": seconds,
             "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": site.namespace } },
             "matchConditions": [{ "name": "removes", "expression": removes }],
             "rules": [{
@@ -247,7 +247,7 @@ async fn a_machine_comes_on_although_a_webhook_that_hangs_keeps_its_request() {
     site.host("probe", "00000000-0000-0000-0000-000000000000", json!({})).await;
     site.patch("probe", json!({ "metadata": { "annotations": { PLAIN: HARD } } })).await;
     site.host("h", &node, json!({})).await;
-    let (webhooks, _silent) = hang(&site).await;
+    let (webhooks, _silent) = hang(&site, "Fail", Some(30)).await;
     let _running = site.start(&ironic.endpoint, quick());
     site.annotate("h", json!({ PLAIN: HARD })).await;
     let over = |host: &Value| {
@@ -260,6 +260,25 @@ async fn a_machine_comes_on_although_a_webhook_that_hangs_keeps_its_request() {
     tokio::time::timeout(Duration::from_secs(60), on).await.expect("it stays off");
     webhooks.delete(&site.namespace, &DeleteParams::default()).await.unwrap();
     site.wait("h", "without a request", |host| keys(host).is_empty()).await;
+    let seen = machine.seen().await.unwrap();
+    assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{seen:?}");
+}
+
+/// It has ten seconds, as nobody says otherwise. Whoever hangs up before has its write given up, each time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_goes_though_a_webhook_hangs_whose_failure_is_ignored() {
+    let site = Site::new("ignored-webhook").await;
+    let (ironic, machine, node) = machine("ignored-webhook").await;
+    site.host("probe", "00000000-0000-0000-0000-000000000000", json!({})).await;
+    site.patch("probe", json!({ "metadata": { "annotations": { PLAIN: HARD } } })).await;
+    site.host("h", &node, json!({})).await;
+    let (_webhooks, _silent) = hang(&site, "Ignore", None).await;
+    let _running = site.start(&ironic.endpoint, quick());
+    site.annotate("h", json!({ PLAIN: HARD })).await;
+    let gone = site.wait("h", "on, without its request", |host| {
+        host["status"]["poweredOn"] == true && keys(host).is_empty()
+    });
+    tokio::time::timeout(Duration::from_secs(60), gone).await.expect("its request stays");
     let seen = machine.seen().await.unwrap();
     assert_eq!((seen.turned_off(), seen.turned_on()), (1, 2), "{seen:?}");
 }
