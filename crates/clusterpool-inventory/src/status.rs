@@ -126,7 +126,11 @@ pub(crate) fn events(plan: &mut Plan<'_>) {
             EntryStatus::BrokenByConfiguration => {
                 (Reason::BrokenByConfiguration, text::unusable_patches(name, why))
             }
-            EntryStatus::BrokenByCloud => (Reason::BrokenByCloud, text::broken_by_cloud(name, why)),
+            EntryStatus::BrokenByCloud => {
+                let before = failed.filter(|_| why.is_empty()).map(text::stopped_before);
+                let why = before.as_deref().unwrap_or(why);
+                (Reason::BrokenByCloud, text::broken_by_cloud(name, why))
+            }
             EntryStatus::Missing => (Reason::EntryMissing, text::entry_missing(name)),
             _ => continue,
         };

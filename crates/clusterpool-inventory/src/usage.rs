@@ -22,7 +22,6 @@ use k8s_openapi::jiff::Timestamp;
 use crate::reason::{Notice, Reason};
 use crate::seen::{Cluster, Customization, Observed};
 use crate::settings::Policy;
-use crate::text;
 
 /// What is told of a failure at most, in bytes: the status holds it for each entry, and has to be stored.
 const LONGEST_FAILURE: usize = 1_000;
@@ -342,12 +341,12 @@ impl<'a> Use<'a> {
 
 /// The part of a stored failure that was counted, if one was. Its words are gone if another one was told since.
 fn counted(failure: LastFailure) -> Option<LastFailure> {
-    let cluster = failure.cluster_deployment.clone()?;
+    failure.cluster_deployment.as_ref()?;
     if !is_of(&failure, Notice::BadPatch) && !is_of(&failure, Notice::Refused) {
         return Some(failure);
     }
     let reason = Some(Reason::ProvisionStopped.as_str().to_owned());
-    Some(LastFailure { reason, message: Some(text::stopped_before(&cluster)), ..failure })
+    Some(LastFailure { reason, message: None, ..failure })
 }
 
 fn new_failure(reason: &str, why: &str, now: Timestamp) -> LastFailure {

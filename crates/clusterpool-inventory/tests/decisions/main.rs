@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on panics")]
 
+mod attempts;
 mod balance;
 mod capacity;
 mod care;
