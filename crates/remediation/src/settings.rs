@@ -221,7 +221,7 @@ mod tests {
             "--power-off-timeout=soon",
             "--power-on-timeout=0s",
             "--fence-timeout=-1s",
-            "--stale-power=20m",
+            "--stale-power=often",
             "--switch-off-exhausted=2",
             "--delete-unowned=no",
         ];
@@ -232,5 +232,7 @@ mod tests {
             let variable = flag.trim_start_matches('-').replace('-', "_").to_uppercase();
             assert!(told.contains(&format!("{flag} (FERRITE_{variable})")), "{flag}: {told}");
         }
+        let told = read(&["--stale-power=20m"]).1;
+        assert!(told.lines()[0].starts_with("--stale-power "), "{told:?}");
     }
 }
