@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use super::fleet::{self, NAMESPACE, fleet};
 use super::machines::{self, CLUSTER_NAME, cluster};
+use super::plugin;
 use super::{Ground, Operation, Program, Round, Trial, Work, each, watch};
 use crate::objects::{self, merge_status};
 
@@ -169,7 +170,9 @@ async fn further(trial: Trial<'_>) -> anyhow::Result<()> {
     let hosts = ground.hosts;
     let (few, many) = (selection(&program.path, hosts / 10)?, selection(&program.path, hosts)?);
     figures.limited(format!("µs to choose a host among {hosts}"), many, 50.0)?;
-    figures.limited(format!("times the cost among {}", hosts / 10), many / few, 1.2)
+    figures.limited(format!("times the cost among {}", hosts / 10), many / few, 1.2)?;
+    // Its machines and hosts are what a person asks about.
+    plugin::asked(ground, &mut figures).await
 }
 
 /// How long a host that became free waits for the machine that waits for it.

@@ -13,6 +13,7 @@ mod host_discovery;
 mod machines;
 mod minimal;
 mod own_ironic;
+mod plugin;
 mod remediation;
 mod row;
 mod sample;
