@@ -2,13 +2,14 @@
 //!
 //! There are a few regular slots. Whoever is not done within the patience leaves its regular slot for one of a second,
 //! larger set of slots, so six targets that hang hold the others up for the patience at most, and not until their timeouts. A
-//! target that was slow and has not answered since begins in the second set, so it costs the others that time only once. Where the
+//! target that was slow and has not answered since begins in the second set, so it costs the others that time only once, or twice
+//! where it was late before the patience was over: a call that answers may be, too, while the neighbour is busy. Where the
 //! second set is full, the one that has been in it longest has to go: its work is given up, as if the process had crashed
 //! there, and is taken up again by the next pass.
 //!
 //! A target never has two slots. The less urgent classes leave a slot each to the more urgent ones.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::queue::Class;
@@ -30,8 +31,17 @@ pub struct Slots<T: Ord> {
     limits: Limits,
     regular: BTreeMap<T, Taken>,
     slow: BTreeMap<T, Instant>,
-    /// Targets that were slow the last time that they were worked on.
-    suspects: BTreeSet<T>,
+    /// Targets that were slow the last time that they were worked on, and whether that says that they hang.
+    late: BTreeMap<T, Doubt>,
+}
+
+/// What being late says of a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Doubt {
+    /// It was late before the patience was over, once. Behind all that hang it would wait for minutes.
+    Slight,
+    /// It is a suspect.
+    Grave,
 }
 
 /// A regular slot that a target has.
@@ -47,7 +57,7 @@ struct Taken {
 impl<T: Clone + Ord> Slots<T> {
     /// None is taken.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, regular: BTreeMap::new(), slow: BTreeMap::new(), suspects: BTreeSet::new() }
+        Self { limits, regular: BTreeMap::new(), slow: BTreeMap::new(), late: BTreeMap::new() }
     }
 
     /// The least urgent class for which a regular slot is free. The others are kept for those that are more urgent.
@@ -85,9 +95,9 @@ impl<T: Clone + Ord> Slots<T> {
         true
     }
 
-    /// Whether a target was slow the last time, and has not answered since.
+    /// Whether a target was slow, and has not answered since.
     pub fn is_suspect(&self, target: &T) -> bool {
-        self.suspects.contains(target)
+        self.late.get(target) == Some(&Doubt::Grave)
     }
 
     /// Whether there is a slot for one of those.
@@ -136,7 +146,13 @@ impl<T: Clone + Ord> Slots<T> {
             if given_up.last() != Some(&target) {
                 self.slow.insert(target.clone(), since);
             }
-            self.suspects.insert(target);
+            let hasty = taken.late < since + self.limits.patience;
+            let doubt = if hasty && !self.late.contains_key(&target) {
+                Doubt::Slight
+            } else {
+                Doubt::Grave
+            };
+            self.late.insert(target, doubt);
         }
         given_up
     }
@@ -151,13 +167,13 @@ impl<T: Clone + Ord> Slots<T> {
         self.regular.remove(target);
         self.slow.remove(target);
         if answered {
-            self.suspects.remove(target);
+            self.late.remove(target);
         }
     }
 
     /// The target does not exist any more.
     pub fn forget(&mut self, target: &T) {
-        self.suspects.remove(target);
+        self.late.remove(target);
     }
 
     /// How many have a regular slot, and how many a slow one.

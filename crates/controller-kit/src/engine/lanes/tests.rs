@@ -206,6 +206,42 @@ async fn who_comes_after_many_that_hang_does_not_wait_until_all_of_them_were_tri
     assert!(began.elapsed() < PATIENCE * 8, "{:?} of {:?}", began.elapsed(), PATIENCE * RACK / 2);
 }
 
+/// A moment in which the neighbour is busy, while what hangs has all slots that are for it, and keeps them for minutes.
+#[tokio::test]
+async fn who_is_given_up_in_a_busy_moment_does_not_wait_behind_all_that_hang() {
+    const LATE_AFTER: Duration = Duration::from_millis(40);
+    let patience = LATE_AFTER * SHORTEST;
+    let lanes = Lanes::new(Limits { regular: 2, slow: 2, patience });
+    alike(&lanes, 0, Duration::from_millis(1)).await;
+    let hang = join_all((100..120_u32).map(async |target| -> Infallible {
+        loop {
+            let lane = lanes.enter_alike(&target, Class::Urgent).await;
+            let _ = lane.run(std::future::pending::<()>(), |()| true).await;
+        }
+    }));
+    let tries_of = async |target: u32| {
+        for (tries, takes) in [LATE_AFTER * 3, Duration::ZERO, Duration::ZERO].iter().enumerate() {
+            let lane = lanes.enter_alike(&target, Class::Urgent).await;
+            if lane.run(tokio::time::sleep(*takes), |()| true).await.is_ok() {
+                return tries + 1;
+            }
+        }
+        0
+    };
+    let sound = async {
+        // All but the oldest, which is left to its end.
+        while (100..120).filter(|it| lanes.0.lock().slots.is_suspect(it)).count() < 19 {
+            tokio::time::sleep(LATE_AFTER).await;
+        }
+        join_all((1..7).map(tries_of)).await
+    };
+    tokio::select! {
+        _ = hang => panic!("they hang"),
+        tries = sound => assert!(tries.contains(&2) && !tries.contains(&0), "{tries:?}"),
+        () = tokio::time::sleep(patience * 20) => panic!("{:?}", lanes.0.lock().slots),
+    }
+}
+
 #[tokio::test]
 async fn where_all_calls_are_slow_none_of_them_hangs() {
     let lanes = Lanes::new(Limits { regular: 1, slow: 0, patience: Duration::from_millis(400) });

@@ -40,6 +40,21 @@ fn a_suspect_begins_slow_until_it_answers() {
 }
 
 #[test]
+fn who_was_late_before_the_patience_was_over_is_a_suspect_the_second_time() {
+    let mut slots = slots(1, 1);
+    for again in [false, true] {
+        slots.enter_for(&1, at(0), PATIENCE / 2);
+        slots.make_room(at(1), |_| true);
+        slots.leave(&1, false);
+        assert_eq!(slots.is_suspect(&1), again);
+    }
+    slots.leave(&1, true);
+    slots.enter_for(&1, at(2), PATIENCE / 2);
+    slots.make_room(at(3), |_| true);
+    assert!(!slots.is_suspect(&1), "an answer counts anew");
+}
+
+#[test]
 fn the_slowest_is_given_up_where_there_are_too_many() {
     let mut slots = slots(2, 1);
     slots.enter(&1, at(0));
