@@ -5,7 +5,7 @@ use api_types::metal3::CachedHost;
 use controller_kit::engine::{Class, ObjectKey};
 use kube::Resource;
 
-use crate::context::{Context, Role, cached};
+use crate::context::{Context, Role};
 use crate::decide::is_to_be_begun;
 use crate::model::{Key, RequestKey};
 use crate::request::Group;
@@ -43,7 +43,7 @@ impl Context {
     /// A host appeared, changed or went.
     pub fn host_changed(&self, host: &CachedHost) {
         let key = ObjectKey::of(host);
-        let now = cached(&self.caches.hosts, (), &key);
+        let now = self.caches.hosts.get(&key);
         let (now, filter) = (now.as_ref().map(|it| &***it), self.policy.watch_filter.as_deref());
         self.tries.with(|tries| tries.update(&key, now, filter));
         self.changed(Role::Host, &key);
@@ -57,7 +57,7 @@ impl Context {
     pub fn machine_changed(&self, machine: &Machine) {
         let key = ObjectKey::of(machine);
         self.changed(Role::Machine, &key);
-        let now = cached(&self.caches.machines, self.served.core, &key);
+        let now = self.caches.machines.get(&key);
         let left = now.filter(|it| !self.left_on(it).is_empty());
         let cluster = left.map(|it| format!("{}/{}", key.namespace, it.spec.cluster_name));
         self.leftovers.update(&key, cluster.as_deref());
@@ -69,7 +69,7 @@ impl Context {
     /// A Cluster appeared, changed or went.
     pub fn cluster_changed(&self, cluster: &Cluster) {
         let key = ObjectKey::of(cluster);
-        if cached(&self.caches.clusters, self.served.core, &key).is_none() {
+        if self.caches.clusters.get(&key).is_none() {
             self.workloads.forget(&key);
         }
         self.changed(Role::Cluster, &key);

@@ -1,7 +1,6 @@
 //! What every pass shares, and what the caches know.
 
 use std::collections::BTreeSet;
-use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,12 +9,12 @@ use api_types::capm3::{Metal3Machine, UpstreamRemediation};
 use api_types::metal3::{BareMetalHost, CachedHost};
 use api_types::remediation::Metal3Remediation;
 use controller_kit::Kit;
+use controller_kit::cache::Cache;
 use controller_kit::engine::links::Links;
 use controller_kit::engine::{Lookout, ObjectKey, Shared};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
-use kube::runtime::reflector::{Lookup, ObjectRef, Store};
 
 use crate::clusters::Clusters;
 use crate::history::History;
@@ -66,17 +65,17 @@ pub struct Context {
 /// What the watches have shown.
 pub struct Caches {
     /// Hosts.
-    pub hosts: Store<CachedHost>,
+    pub hosts: Cache<CachedHost>,
     /// Machines.
-    pub machines: Store<capi::Machine>,
+    pub machines: Cache<capi::Machine>,
     /// `Metal3Machines`.
-    pub metals: Store<Metal3Machine>,
+    pub metals: Cache<Metal3Machine>,
     /// Clusters.
-    pub clusters: Store<Cluster>,
+    pub clusters: Cache<Cluster>,
     /// Our own requests.
-    pub ours: Store<Metal3Remediation>,
-    /// CAPM3's.
-    pub upstream: Option<Store<UpstreamRemediation>>,
+    pub ours: Cache<Metal3Remediation>,
+    /// CAPM3's, where they are served.
+    pub upstream: Cache<UpstreamRemediation>,
 }
 
 /// Which request looks at what, so that a change wakes it.
@@ -117,27 +116,17 @@ impl Role {
 impl Caches {
     /// A host.
     pub fn host(&self, key: &ObjectKey) -> Option<Arc<BareMetalHost>> {
-        cached(&self.hosts, (), key).map(|it| Arc::new((**it).clone()))
+        self.hosts.get(key).map(|it| Arc::new((**it).clone()))
     }
-}
-
-/// The object of a name, as its watch has shown it.
-pub fn cached<K>(store: &Store<K>, version: K::DynamicType, key: &ObjectKey) -> Option<Arc<K>>
-where
-    K: Lookup + Clone + 'static,
-    K::DynamicType: Eq + Hash + Clone,
-{
-    store.get(&ObjectRef::new_with(&key.name, version).within(&key.namespace))
 }
 
 impl Context {
     /// The request of a key.
     pub fn request(&self, RequestKey { group, object }: &RequestKey) -> Option<Request> {
         match group {
-            Group::Ours => cached(&self.caches.ours, (), object).map(|it| Request::of_ours(&it)),
-            Group::Upstream(version) => {
-                let store = self.caches.upstream.as_ref()?;
-                cached(store, *version, object).map(|it| Request::of_upstream(&it))
+            Group::Ours => self.caches.ours.get(object).map(|it| Request::of_ours(&it)),
+            Group::Upstream(_) => {
+                self.caches.upstream.get(object).map(|it| Request::of_upstream(&it))
             }
         }
     }
@@ -145,8 +134,7 @@ impl Context {
     /// The host that a Machine has, as its `Metal3Machine` names it.
     pub fn host_of(&self, machine: &capi::Machine) -> Option<ObjectKey> {
         let key = ObjectKey::of(machine);
-        let metal = ObjectKey::new(&key.namespace, Machine::metal(machine)?);
-        let metal = cached(&self.caches.metals, self.served.infrastructure, &metal)?;
+        let metal = self.caches.metals.named(&key.namespace, Machine::metal(machine)?)?;
         Some(ObjectKey::new(&key.namespace, metal.host_name()?))
     }
 
@@ -158,12 +146,10 @@ impl Context {
     /// All requests.
     pub fn requests(&self) -> Vec<RequestKey> {
         let of = |group, object| RequestKey { group, object };
-        let ours =
-            self.caches.ours.state().into_iter().map(|it| of(Group::Ours, ObjectKey::of(&*it)));
-        let upstream = self.served.upstream.into_iter().flat_map(|version| {
-            let all = self.caches.upstream.iter().flat_map(Store::state);
-            all.map(move |it| of(Group::Upstream(version), ObjectKey::of(&*it)))
-        });
+        let (ours, upstream) = (&self.caches.ours.store, &self.caches.upstream.store);
+        let ours = ours.state().into_iter().map(|it| of(Group::Ours, ObjectKey::of(&*it)));
+        let theirs = Group::Upstream(self.served.upstream.unwrap_or_default());
+        let upstream = upstream.state().into_iter().map(|it| of(theirs, ObjectKey::of(&*it)));
         ours.chain(upstream).collect()
     }
 
@@ -181,8 +167,8 @@ impl Context {
     /// Whether there is a request of this uid, of whichever group.
     pub fn is_there(&self, uid: &str) -> bool {
         let is = |meta: &ObjectMeta| meta.uid.as_deref() == Some(uid);
-        self.caches.ours.find(|it| is(&it.metadata)).is_some()
-            || self.caches.upstream.iter().any(|all| all.find(|it| is(&it.metadata)).is_some())
+        self.caches.ours.store.find(|it| is(&it.metadata)).is_some()
+            || self.caches.upstream.store.find(|it| is(&it.metadata)).is_some()
     }
 
     /// The requests that have a try under way on a host, and are gone.
@@ -232,8 +218,8 @@ impl Context {
 
     /// Whether a Machine, or its Cluster, is paused.
     pub fn is_paused(&self, machine: &capi::Machine) -> bool {
-        let key = ObjectKey::new(&ObjectKey::of(machine).namespace, &machine.spec.cluster_name);
-        let cluster = cached(&self.caches.clusters, self.served.core, &key);
+        let namespace = ObjectKey::of(machine).namespace;
+        let cluster = self.caches.clusters.named(&namespace, &machine.spec.cluster_name);
         capi::is_paused(&machine.metadata) || cluster.is_some_and(|it| it.is_paused())
     }
 }

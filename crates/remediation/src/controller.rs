@@ -3,9 +3,10 @@
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
+use api_types::ContractVersion;
 use api_types::capi::{Cluster, Machine};
 use api_types::capm3::{Metal3Machine, UpstreamRemediation};
-use api_types::metal3::{BareMetalHost, CachedHost};
+use api_types::metal3::CachedHost;
 use api_types::remediation::Metal3Remediation;
 use controller_kit::Kit;
 use controller_kit::backoff::Class as Retry;
@@ -20,7 +21,7 @@ use kube::Resource as _;
 use kube::runtime::watcher;
 
 use crate::clusters::Clusters;
-use crate::context::{Caches, Context, Looks, Role, cached};
+use crate::context::{Caches, Context, Looks, Role};
 use crate::decide::{GRACE, decide};
 use crate::metrics::Metrics;
 use crate::model::{Key, Memory, Seen, Write};
@@ -53,8 +54,10 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     }
     let config = watcher::Config::default();
     let ours: Watched<Metal3Remediation> = watch::namespaced(&kit, &config);
-    let upstream: Option<Watched<UpstreamRemediation>> =
-        served.upstream.map(|version| watch::namespaced_in(&kit, &config, &version));
+    let upstream: Watched<UpstreamRemediation> = match served.upstream {
+        Some(version) => watch::namespaced_in(&kit, &config, &version),
+        None => watch::absent(ContractVersion::default()),
+    };
     let hosts: Watched<CachedHost> = watch::namespaced(&kit, &config);
     let metals: Watched<Metal3Machine> =
         watch::namespaced_in(&kit, &config, &served.infrastructure);
@@ -72,30 +75,22 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         workloads: Clusters::new(kit.client.clone()),
         begun: Instant::now(),
         caches: Caches {
-            hosts: hosts.store,
-            machines: machines.store,
-            metals: metals.store,
-            clusters: clusters.store,
-            ours: ours.store,
-            upstream: upstream.as_ref().map(|it| it.store.clone()),
+            hosts: hosts.cache(),
+            machines: machines.cache(),
+            metals: metals.cache(),
+            clusters: clusters.cache(),
+            ours: ours.cache(),
+            upstream: upstream.cache(),
         },
         kit: kit.clone(),
         policy: policy.clone(),
         served,
     };
-    let upstream = async {
-        match (upstream, served.upstream) {
-            (Some(all), Some(version)) => {
-                let group = Group::Upstream(version);
-                watch::feed(all.changes, |it| context.request_changed(group, it)).await;
-            }
-            _ => std::future::pending().await,
-        }
-    };
+    let theirs = Group::Upstream(served.upstream.unwrap_or_default());
     let watching = Box::pin(async {
         tokio::select! {
             () = watch::feed(ours.changes, |it| context.request_changed(Group::Ours, it)) => {}
-            () = upstream => {}
+            () = watch::feed(upstream.changes, |it| context.request_changed(theirs, it)) => {}
             () = watch::feed(hosts.changes, |it| context.host_changed(it)) => {}
             () = watch::feed(metals.changes, |it| context.changed(Role::Metal, &ObjectKey::of(it))) => {}
             () = watch::feed(machines.changes, |it| context.machine_changed(it)) => {}
@@ -127,7 +122,7 @@ impl Controller for Context {
     fn keys(&self) -> Vec<Key> {
         let requests = self.requests().into_iter().map(Key::Request);
         let hosts = self.tries.with(|tries| tries.hosts()).into_iter().map(Key::Host);
-        let mut machines = self.caches.machines.state();
+        let mut machines = self.caches.machines.store.state();
         machines.retain(|it| !self.left_on(it).is_empty());
         let machines = machines.iter().map(|it| Key::Machine(ObjectKey::of(&**it)));
         requests.chain(hosts).chain(machines).collect()
@@ -154,15 +149,8 @@ impl Controller for Context {
     fn object(&self, key: &Key) -> ObjectReference {
         match key {
             Key::Request(key) => key.reference(self.request(key).map(|it| it.uid)),
-            Key::Host(key) => {
-                let host = self.caches.host(key);
-                host.map_or_else(|| key.reference::<BareMetalHost>(&()), |it| it.object_ref(&()))
-            }
-            Key::Machine(key) => {
-                let core = self.served.core;
-                let machine = cached(&self.caches.machines, core, key);
-                machine.map_or_else(|| key.reference::<Machine>(&core), |it| it.object_ref(&core))
-            }
+            Key::Host(key) => self.caches.hosts.reference(key),
+            Key::Machine(key) => self.caches.machines.reference(key),
         }
     }
 

@@ -12,7 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::Api;
 
-use crate::context::{Context, Role, cached};
+use crate::context::{Context, Role};
 use crate::decide::decide;
 use crate::decision::Decision;
 use crate::history::{Entry, History};
@@ -20,7 +20,6 @@ use crate::model::{ClusterSeen, Key, LeftBehind, Live, Memory, Metal, Observed, 
 use crate::reason::Reason;
 use crate::request::{Group, Request};
 use crate::seen::{Host, Machine, NodeSeen, is_paused};
-use crate::served::Served;
 use crate::turns::{Asking, Try, is_about_to_begin};
 
 pub mod node;
@@ -170,14 +169,13 @@ async fn first_member(
     if begins && let Some(other) = context.turns.take(&cluster, &request.uid, &name) {
         return Ok(Some(other));
     }
-    let is_other = |it: &capi::Machine| {
+    let is_other = |it: &Arc<capi::Machine>| {
         it.is_control_plane()
-            && it.metadata.namespace.as_ref() == Some(namespace)
             && it.spec.cluster_name == machine.spec.cluster_name
             && it.name_any() != name
     };
-    let mut others = context.caches.machines.state();
-    others.retain(|it| is_other(it));
+    let machines = context.caches.machines.of_namespace(namespace);
+    let mut others: Vec<_> = machines.filter(is_other).collect();
     others.sort_by_key(|it| it.name_any());
     let hosts = context.hosts(namespace);
     for other in &others {
@@ -213,15 +211,14 @@ fn from_caches(context: &Context, who: Option<&RequestKey>, request: Request) ->
             context.looks.set(key, role, name);
         }
     };
-    let Served { core, infrastructure, .. } = context.served;
     let (caches, namespace) = (&context.caches, request.namespace.clone());
     let of = |name: &str| ObjectKey::new(&namespace, name);
     look(Role::Machine, Some(request.machine()));
-    let machine = cached(&caches.machines, core, &of(request.machine()))
-        .filter(|it| request.is_about(&it.metadata));
+    let machine = caches.machines.named(&namespace, request.machine());
+    let machine = machine.filter(|it| request.is_about(&it.metadata));
     let metal = machine.as_deref().and_then(Machine::metal);
     look(Role::Metal, metal);
-    let metal = metal.and_then(|it| cached(&caches.metals, infrastructure, &of(it)));
+    let metal = metal.and_then(|it| caches.metals.named(&namespace, it));
     let named = metal.as_ref().and_then(|it| it.host_name());
     let other = context.tries.with(|tries| tries.other(&request.uid, &namespace, named));
     look(Role::Host, named);
@@ -231,7 +228,7 @@ fn from_caches(context: &Context, who: Option<&RequestKey>, request: Request) ->
     let machine = machine.map(|it| (*it).clone());
     let cluster = cluster_of(machine.as_ref(), &request);
     look(Role::Cluster, cluster.as_deref());
-    let cluster = cluster.and_then(|it| cached(&caches.clusters, core, &of(&it)));
+    let cluster = cluster.and_then(|it| caches.clusters.named(&namespace, &it));
     let (cluster, metal) = (cluster.as_deref(), metal.as_deref());
     put_together(request, Read { machine, cluster, metal, host, stray })
 }
@@ -423,7 +420,7 @@ async fn left_behind(context: &Context, host: Arc<BareMetalHost>) -> Result<Opti
 
 /// Whether a Cluster is gone. That the cache lacks it is not enough: what is given up for that is never looked for again.
 async fn is_cluster_gone(context: &Context, cluster: &ObjectKey) -> Result<bool, Error> {
-    if cached(&context.caches.clusters, context.served.core, cluster).is_some() {
+    if context.caches.clusters.get(cluster).is_some() {
         return Ok(false);
     }
     let clusters = context.clusters(&cluster.namespace);
@@ -439,9 +436,8 @@ fn left_open<'a>(host: &BareMetalHost, history: &'a History, uid: &str) -> Optio
 /// Looks whether a Machine says something of a request that is gone: nobody else would take it back, and its owner could
 /// replace it for that when it is well again. Machines of another watch filter are left to that installation.
 pub async fn leftover(context: &Context, key: &ObjectKey) -> Result<Option<Seen>, Error> {
-    let core = context.served.core;
     let is_left = |it: &capi::Machine| !context.left_on(it).is_empty() && !context.is_paused(it);
-    let cached = cached(&context.caches.machines, core, key);
+    let cached = context.caches.machines.get(key);
     if !cached.is_some_and(|it| is_left(&it)) || context.is_asked_for(key) {
         return Ok(None);
     }
