@@ -153,13 +153,6 @@ pub fn booting(name: &str, until: Timestamp) -> String {
     )
 }
 
-/// That time is over, and nobody can see its node.
-pub fn boot_unseen(but: &str, until: Timestamp) -> String {
-    format!(
-        "the first boot should be over{but}; it is looked for until {until}, and after that the host is power-cycled unless the machine is well"
-    )
-}
-
 // A try.
 
 /// Which one of how many, after so many retries of this limit.

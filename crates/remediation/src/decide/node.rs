@@ -41,12 +41,6 @@ pub(super) fn returned(case: &Case<'_>) -> &'static str {
     }
 }
 
-/// Whether the node is ready when its time is over, although it has said nothing new: its kubelet may do no more than renew
-/// its lease.
-pub(super) fn is_ready_in_the_end(case: &Case<'_>, machine: &Machine, since: Timestamp) -> bool {
-    is_well(case, machine) == Some(true) && case.age(since) >= LEASE
-}
-
 /// Whether the node is ready now; nothing before anybody looked. A health check that complains of more than readiness is believed.
 pub(super) fn is_well(case: &Case<'_>, machine: &Machine) -> Option<bool> {
     match &case.seen.node {
@@ -56,7 +50,8 @@ pub(super) fn is_well(case: &Case<'_>, machine: &Machine) -> Option<bool> {
     }
 }
 
-/// Whether a node that was awaited since then has come up; nothing before anybody looked.
+/// Whether a node that was awaited since then has come up, although it may have said nothing new: its kubelet may do no more than
+/// renew its lease. Nothing before anybody looked.
 pub(super) fn has_come_up(case: &Case<'_>, machine: &Machine, since: Timestamp) -> Option<bool> {
     Some(is_well(case, machine)? && case.age(since) >= LEASE)
 }

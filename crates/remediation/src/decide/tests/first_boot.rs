@@ -54,14 +54,19 @@ fn what_has_come_up_when_its_first_boot_is_over_is_not_taken_away() {
     assert!(looks.needs_node && looks.acts.is_empty(), "{looks:?}");
     let with = |node: NodeSeen| edit(named.clone(), |seen| seen.node = node);
     let ready = with(NodeSeen::Here(Node { ready: true, ..node() }));
-    let waits = now(&ready, 700);
-    assert!(waits.acts.is_empty() && waits.again.is_some(), "{waits:?}");
     let ails = edit(ready.clone(), |seen| seen.machine.as_mut().unwrap().ails = true);
-    for seen in [with(NodeSeen::Here(node())), with(NodeSeen::Gone), ails] {
+    let away = with(NodeSeen::NoAccess("away".to_owned()));
+    for seen in [with(NodeSeen::Here(node())), with(NodeSeen::Gone), ails, away] {
         assert!(is_asked(&now(&seen, 700)), "{seen:?}");
     }
-    let agreed = edit(named, |seen| seen.machine.as_mut().unwrap().healthy = Some(true));
-    assert_eq!(now(&agreed, 700), Decision::rest(Reason::HostBooting), "nobody complains");
+    let agreed = edit(named.clone(), |seen| seen.machine.as_mut().unwrap().healthy = Some(true));
+    for seen in [ready.clone(), agreed] {
+        let waits = now(&seen, 700);
+        assert!(writes(&waits).is_empty() && waits.again.is_some(), "{waits:?}");
+        let told = edit(seen, |seen| seen.request.standing = said(&waits));
+        let rests = now(&told, 800);
+        assert_eq!((rests.reason, rests.acts.len()), (Reason::NodeReady, 0), "once: {rests:?}");
+    }
     for healthy in [None, Some(true), Some(false)] {
         let by_hand = edit(ready.clone(), |seen| {
             seen.request.owner = None;
@@ -69,30 +74,6 @@ fn what_has_come_up_when_its_first_boot_is_over_is_not_taken_away() {
         });
         assert!(is_asked(&now(&by_hand, 700)), "a person does not ask because a node is not ready");
     }
-}
-
-#[test]
-fn a_node_that_cannot_be_seen_when_its_first_boot_is_over_is_looked_for_a_little_longer() {
-    // Long after that time was over: nobody was at work.
-    let blind = edit(booting(), |seen| {
-        seen.machine.as_mut().unwrap().node = Some("n".to_owned());
-        seen.node = NodeSeen::NoAccess("away".to_owned());
-    });
-    let first = now(&blind, 10_000);
-    let [Act::Say(standing)] = first.acts.as_slice() else { panic!("{first:?}") };
-    let word = standing.said.as_ref().unwrap();
-    assert_eq!((word.reason, word.succeeded), (Reason::HostBooting, None), "nobody knows");
-    assert!(word.message.contains("cannot be seen: away") && first.again.is_some(), "{first:?}");
-    let told = edit(blind, |seen| seen.request.standing = standing.clone());
-    let waits = now(&told, 10_119);
-    assert!(waits.acts.is_empty() && waits.again == Some(Duration::from_secs(1)), "{waits:?}");
-    assert!(is_asked(&now(&told, 10_120)), "in bounded time, whoever is at work");
-    let with = |node: Node| edit(told.clone(), |seen| seen.node = NodeSeen::Here(node));
-    let ready = now(&with(Node { ready: true, ..node() }), 10_005);
-    assert!(ready.acts.is_empty() && ready.again.is_some(), "{ready:?}");
-    assert!(is_asked(&now(&with(node()), 10_005)), "it can be seen, and is not ready");
-    let unasked = edit(told, |seen| seen.node = NodeSeen::NotAsked);
-    assert!(now(&unasked, 10_005).needs_node);
 }
 
 #[test]
