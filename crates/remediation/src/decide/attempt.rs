@@ -87,11 +87,12 @@ pub(super) fn await_node(case: &Case<'_>) -> Option<Decision> {
     let released = case.entry().and_then(|it| it.released);
     let said_since = released.map_or(said_since, |it| it.max(said_since));
     let is_over = case.left(said_since, timeout).is_none();
-    if is_back || (is_over && node::is_ready_in_the_end(case, machine, said_since)) {
+    let has_come_up = || node::has_come_up(case, machine, said_since) == Some(true);
+    if is_back || (is_over && has_come_up()) {
         return Some(recovered(case, host));
     }
     if matches!(case.seen.node, NodeSeen::NoAccess(_)) {
-        return Some(unseen(case, said_since));
+        return Some(unseen(case, Step::Recover, said_since, &text::awaiting(&node::but(case))));
     }
     if let Some(said) = case.in_the_way(&Step::Recover) {
         return Some(hindered(case, Step::Recover, &said));
@@ -125,13 +126,9 @@ fn is_unseen(case: &Case<'_>) -> bool {
 
 /// Nobody can look at the node, which may have been back for long: silence is no verdict. A machine that is well would be cut
 /// off once more, and at last be given up, because its cluster's API server is away.
-fn unseen(case: &Case<'_>, since: Timestamp) -> Decision {
-    let decision = Decision::rest(Reason::NodeUnseen).again(poll(case, since));
-    if is_unseen(case) {
-        return decision;
-    }
-    let text = text::awaiting(&node::but(case));
-    decision.act(Act::Say(case.at_step(Step::Recover, since, Reason::NodeUnseen, &text)))
+fn unseen(case: &Case<'_>, step: Step, since: Timestamp, text: &str) -> Decision {
+    let news = (!is_unseen(case)).then(|| case.at_step(step, since, Reason::NodeUnseen, text));
+    Decision::rest(Reason::NodeUnseen).again(poll(case, since)).also(news.map(Act::Say))
 }
 
 /// Something is in the way of a step: why is said, since when, and whose key it is.
@@ -186,7 +183,12 @@ pub(super) fn fail(case: &Case<'_>, host: &Host, reason: Reason) -> Decision {
     match runs_on(case) {
         None => Decision::look_at_node(reason),
         Some(true) => well_all_the_same(case, reason),
-        Some(false) if is_blind(case) => unjudged(case, reason),
+        // Whether its node runs nobody knows: a machine that does would be deleted for that.
+        Some(false) if is_blind(case) => {
+            let step = case.step().cloned().unwrap_or(Step::PowerOff);
+            let text = text::unjudged(&failure(case, reason), &node::but(case));
+            unseen(case, step, case.standing.since.unwrap_or(case.now), &text)
+        }
         Some(false) => hand_over(case, host, reason),
     }
 }
@@ -206,15 +208,6 @@ fn runs_on(case: &Case<'_>) -> Option<bool> {
 fn is_blind(case: &Case<'_>) -> bool {
     let is_called_ill = case.machine().is_some_and(|it| it.healthy == Some(false));
     matches!(case.seen.node, NodeSeen::NoAccess(_)) && !is_called_ill
-}
-
-/// The host does not obey, and whether its node runs nobody knows: a machine that does would be deleted for that.
-fn unjudged(case: &Case<'_>, reason: Reason) -> Decision {
-    let decision = Decision::rest(Reason::NodeUnseen).again(POLL.1);
-    let (Some(step), false) = (case.step().cloned(), is_unseen(case)) else { return decision };
-    let text = text::unjudged(&failure(case, reason), &node::but(case));
-    let since = case.standing.since.unwrap_or(case.now);
-    decision.act(Act::Say(case.at_step(step, since, Reason::NodeUnseen, &text)))
 }
 
 /// Whoever switches hosts may be away and not say so, and a machine that runs would be deleted for that. What was begun is
