@@ -23,24 +23,13 @@ struct Known {
     tainted: bool,
 }
 
-/// What a host has of a request; what counts more is greater.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Mark {
-    /// The record of a try that has ended.
-    Ended,
-    /// The record of one that has not.
-    Open,
-    /// The key, without a record: that of another client who calls itself so, or of CAPM3.
-    Key,
-    /// The key, and the record of the try that it belongs to.
-    Held,
-}
-
-impl Mark {
-    /// Whether a try is under way. A key without a record is not ours.
-    fn is_open(self) -> bool {
-        matches!(self, Self::Open | Self::Held)
-    }
+/// What a host has of a request; what counts more is greater. With neither it is the record of a try that has ended.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Mark {
+    /// The key. Without an open record it is that of another client who calls itself so, or of CAPM3.
+    has_key: bool,
+    /// The record of a try that has not ended.
+    is_open: bool,
 }
 
 impl Tries {
@@ -50,18 +39,17 @@ impl Tries {
         let others = |it: &Entry| {
             filter.is_some() && it.filter.as_deref().is_some_and(|it| Some(it) != filter)
         };
-        let mut marks = BTreeMap::new();
+        let mut marks: BTreeMap<String, Mark> = BTreeMap::new();
         let mut tries = host.map(History::of).unwrap_or_default();
         tries.0.retain(|it| !others(it));
         let tainted = tries.tainted().is_some();
         for entry in tries.0 {
-            let mark = if entry.ended.is_none() { Mark::Open } else { Mark::Ended };
-            marks.insert(entry.remediation, mark);
+            let is_open = entry.ended.is_none();
+            marks.insert(entry.remediation, Mark { is_open, ..Mark::default() });
         }
         for (annotation, _) in host.into_iter().flat_map(BareMetalHost::reboot_requests) {
             if let Some(uid) = annotation.strip_prefix(REBOOT_FOR_REMEDIATION) {
-                let open = marks.get(uid) == Some(&Mark::Open);
-                marks.insert(uid.to_owned(), if open { Mark::Held } else { Mark::Key });
+                marks.entry(uid.to_owned()).or_default().has_key = true;
             }
         }
         for uid in self.hosts.remove(key).into_iter().flat_map(|it| it.requests) {
@@ -86,21 +74,21 @@ impl Tries {
     pub fn other(&self, uid: &str, namespace: &str, host: Option<&str>) -> Option<String> {
         let is_this = |it: &ObjectKey| Some(it.name.as_str()) == host;
         let here = || self.of(uid).filter(|(it, _)| it.namespace == namespace);
-        let least = if here().any(|(it, _)| is_this(it)) { Mark::Key } else { Mark::Ended };
-        let others = here().filter(|(it, mark)| !is_this(it) && *mark >= least);
+        let is_known = here().any(|(it, _)| is_this(it));
+        let others = here().filter(|(it, mark)| !is_this(it) && (mark.has_key || !is_known));
         others.max_by_key(|(_, mark)| *mark).map(|(it, _)| it.name.clone())
     }
 
     /// The requests that have a try under way on a host.
     pub fn under_way_on(&self, host: &ObjectKey) -> Vec<String> {
-        let is_open = |uid: &&String| self.of(uid).any(|(it, mark)| it == host && mark.is_open());
+        let is_open = |uid: &&String| self.of(uid).any(|(it, mark)| it == host && mark.is_open);
         let all = self.hosts.get(host).into_iter().flat_map(|it| &it.requests);
         all.filter(is_open).cloned().collect()
     }
 
     /// The hosts on which a request has a try under way.
     pub fn hosts_of(&self, uid: &str) -> Vec<ObjectKey> {
-        self.of(uid).filter(|(_, mark)| mark.is_open()).map(|(it, _)| it.clone()).collect()
+        self.of(uid).filter(|(_, mark)| mark.is_open).map(|(it, _)| it.clone()).collect()
     }
 
     /// Whether the node of a host may still have our taint.
