@@ -53,15 +53,6 @@ impl Try {
             false => Self::Due,
         })
     }
-
-    /// Whether no host of another member is cut off meanwhile. Of two whose next tries are due, one `goes_first`.
-    pub fn keeps_others(self, goes_first: bool) -> bool {
-        match self {
-            Self::UnderWay => true,
-            Self::Unseen => false,
-            Self::Due => !goes_first,
-        }
-    }
 }
 
 /// A member that asks whether it has to wait for another one.
@@ -79,7 +70,10 @@ impl Asking {
     /// Whether it has to wait for another member, with this try or none, which may be about to begin one.
     pub fn waits_for(self, other: Option<Try>, begins: impl FnOnce() -> bool) -> bool {
         match other {
-            Some(it) => it.keeps_others(self.is_begun && self.comes_first),
+            Some(Try::UnderWay) => true,
+            Some(Try::Unseen) => false,
+            // Of two whose next tries are due, one goes first.
+            Some(Try::Due) => !(self.is_begun && self.comes_first),
             None => !self.is_begun && !self.has_turn && !self.comes_first && begins(),
         }
     }
@@ -220,10 +214,11 @@ mod tests {
 
     #[test]
     fn of_two_members_whose_next_tries_are_due_one_goes_first() {
-        for first in [true, false] {
-            assert!(Try::UnderWay.keeps_others(first));
-            assert!(!Try::Unseen.keeps_others(first));
-            assert_eq!(Try::Due.keeps_others(first), !first);
+        for (is_begun, comes_first) in [(true, true), (true, false), (false, true)] {
+            let asking = Asking { is_begun, has_turn: false, comes_first };
+            let waits = |it| asking.waits_for(Some(it), || false);
+            assert!(waits(Try::UnderWay) && !waits(Try::Unseen));
+            assert_eq!(waits(Try::Due), !(is_begun && comes_first));
         }
     }
 
