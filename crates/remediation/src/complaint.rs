@@ -8,26 +8,13 @@ use api_types::names::capi::REMEDIATE_MACHINE;
 /// Reasons for conditions of the Machine, in either format.
 const OF_MACHINE: [&str; 2] = ["UnhealthyMachine", "UnhealthyMachineCondition"];
 
-/// A condition that is complained of.
-struct Line<'a> {
-    kind: &'a str,
-    /// `Node` or `Machine`, in any case of letters.
-    place: &'a str,
-    status: &'a str,
-}
-
-impl Line<'_> {
-    fn is_of(&self, place: &str) -> bool {
-        self.place.eq_ignore_ascii_case(place)
-    }
-}
-
-/// Every condition that a message complains of, as in `Condition Ready on Node is reporting status Unknown with reason R`.
-fn lines(message: &str) -> impl Iterator<Item = Line<'_>> {
-    message.match_indices("Condition ").map(|(at, word)| {
-        let mut words = message[at + word.len()..].split_whitespace();
-        let mut next = |skipped| words.nth(skipped).unwrap_or_default();
-        Line { kind: next(0), place: next(1), status: next(3) }
+/// Every condition of a place that a message complains of, with its status, as in
+/// `Condition Ready on Node is reporting status Unknown with reason R`. The place is written in any case of letters.
+fn lines<'a>(message: &'a str, place: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    message.split("Condition ").skip(1).filter_map(move |line| {
+        let mut words = line.split_whitespace();
+        let (kind, of, status) = (words.next()?, words.nth(1)?, words.nth(3)?);
+        of.eq_ignore_ascii_case(place).then_some((kind, status))
     })
 }
 
@@ -38,20 +25,18 @@ pub fn is_of_machine(machine: &Machine, said: Option<&Condition>) -> bool {
         return true;
     }
     let (reason, message) = words(said);
-    let is_so =
-        |it: &Line<'_>| machine.condition(it.kind).is_some_and(|now| now.status == it.status);
-    let mut own = lines(message).filter(|it| it.is_of("Machine")).peekable();
+    let mut own = lines(message, "Machine").peekable();
     if own.peek().is_none() && OF_MACHINE.contains(&reason) {
         // It does not say of which.
         return true;
     }
-    own.any(|it| is_so(&it))
+    own.any(|(kind, status)| machine.condition(kind).is_some_and(|it| it.status == status))
 }
 
 /// The conditions of the node, with their status, that a health check complains of beside readiness.
 pub fn of_node(said: Option<&Condition>) -> Vec<(String, String)> {
-    let more = lines(words(said).1).filter(|it| it.is_of("Node") && it.kind != "Ready");
-    more.map(|it| (it.kind.to_owned(), it.status.to_owned())).collect()
+    let more = lines(words(said).1, "Node").filter(|(kind, _)| *kind != "Ready");
+    more.map(|(kind, status)| (kind.to_owned(), status.to_owned())).collect()
 }
 
 fn words(said: Option<&Condition>) -> (&str, &str) {
