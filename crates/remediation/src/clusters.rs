@@ -27,7 +27,6 @@ pub struct Clusters {
 
 #[derive(Default)]
 struct Known {
-    version: Option<String>,
     client: Option<Client>,
     read: Option<Instant>,
     trouble: Option<(Instant, String)>,
@@ -145,20 +144,9 @@ impl Clusters {
             .map_err(|error| {
                 format!("the secret {secret_name} cannot be read: {}", api_error::explain(&error))
             })?;
-        let version = secret.metadata.resource_version.clone();
-        let same = self.with(cluster, |it| {
-            let client = it.client.clone().filter(|_| it.version == version)?;
-            it.read = Some(Instant::now());
-            Some(client)
-        });
-        if let Some(client) = same {
-            return Ok(client);
-        }
         let client = kubeconfig::watching_client(NAME, &secret, PATIENCE).await?;
-        self.with(cluster, |it| {
-            (it.version, it.client) = (version, Some(client.clone()));
-            (it.read, it.used) = (Some(Instant::now()), Some(Instant::now()));
-        });
+        let now = Some(Instant::now());
+        self.with(cluster, |it| (it.client, it.read, it.used) = (Some(client.clone()), now, now));
         Ok(client)
     }
 }
