@@ -103,13 +103,9 @@ impl Role {
 
     /// The name of an object among all that are looked at.
     fn thing(self, namespace: &str, name: &str) -> String {
-        let kind = match self {
-            Self::Machine => "Machine",
-            Self::Cluster => "Cluster",
-            Self::Metal => "Metal3Machine",
-            Self::Host | Self::Stray => "BareMetalHost",
-        };
-        format!("{kind}/{namespace}/{name}")
+        // A host is one whoever had it.
+        let kind = if self == Self::Stray { Self::Host } else { self };
+        format!("{kind:?}/{namespace}/{name}")
     }
 }
 
