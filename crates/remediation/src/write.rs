@@ -48,11 +48,10 @@ pub async fn acts(context: &Context, live: &Live, decision: &Decision) -> Result
         context,
         live,
         version: None,
-        host_version: None,
-        stray_version: None,
+        host_versions: [None, None],
         machine: None,
         node: None,
-        writers: None,
+        contested: None,
     };
     let request = &live.seen.request;
     let mut unsaid = None;
@@ -90,18 +89,8 @@ pub async fn acts(context: &Context, live: &Live, decision: &Decision) -> Result
         );
     }
     context.metrics.done(&live.seen, decision, live.at);
-    let contested = pass.writers.as_deref().map(|writers| Event {
-        // A fact that does not go away.
-        hourly: Some(0),
-        ..Event::new(
-            true,
-            Reason::Contested.as_str(),
-            &action(request.standing.retries),
-            &text::contested(writers),
-        )
-    });
     let mut events = decision.events(request.standing.retries);
-    events.extend(contested);
+    events.extend(pass.contested);
     Ok(Outcome { version: pass.version, events, ..Outcome::default() })
 }
 
@@ -170,15 +159,14 @@ pub async fn take_back(context: &Context, machine: &Machine) -> Result<Outcome, 
 struct Pass<'a> {
     context: &'a Context,
     live: &'a Live,
-    /// The versions of request and hosts after our last act on them.
+    /// The versions of the request, and of its host and the stray one, after our last act on them.
     version: Option<String>,
-    host_version: Option<String>,
-    stray_version: Option<String>,
+    host_versions: [Option<String>; 2],
     /// The Machine and the node after our last act on them.
     machine: Option<Machine>,
     node: Option<Node>,
-    /// Who wrote the status of a request of CAPM3's kind during its try, where that is somebody else as well.
-    writers: Option<String>,
+    /// That somebody else writes the status of a request of CAPM3's kind during its try as well.
+    contested: Option<Event>,
 }
 
 impl<'a> Pass<'a> {
@@ -380,19 +368,17 @@ impl<'a> Pass<'a> {
             });
             let written = self.patch_request(json!({ "status": status })).await?;
             let begun = self.live.seen.last().map(|it| it.asked);
-            self.writers = begun.and_then(|begun| writers(&written, begun));
+            let writers = begun.and_then(|begun| writers(&written, begun));
+            self.contested = writers.map(|it| contested(&it, old.retries));
         }
         let annotations = json!({REMEDIATION_STANDING: standing.rest()});
         self.patch_request(json!({"metadata": {"annotations": annotations}})).await.map(drop)
     }
 
     async fn write_host(&mut self, write: &HostWrite) -> Result<(), Error> {
-        let (host, left) = if write.stray {
-            (&self.live.stray, &mut self.stray_version)
-        } else {
-            (&self.live.host, &mut self.host_version)
-        };
+        let host = if write.stray { &self.live.stray } else { &self.live.host };
         let Some(host) = host else { return Err(Error::Superseded) };
+        let left = &mut self.host_versions[usize::from(write.stray)];
         let Observed { request, machine, .. } = &self.live.seen;
         let machine = machine.as_ref().map_or("", |it| &it.uid);
         let patch = host_patch(host, &request.uid, machine, write);
@@ -498,6 +484,12 @@ async fn written_there<T>(
 ) -> Result<T, Error> {
     let answer = async { api_error::unless_superseded(request.await) };
     asked_within(PATIENCE, what, answer).await?.ok_or(Error::Superseded)
+}
+
+/// A fact that does not go away: several controllers write the status of a request.
+fn contested(writers: &str, retries: u32) -> Event {
+    let (reason, text) = (Reason::Contested.as_str(), text::contested(writers));
+    Event { hourly: Some(0), ..Event::new(true, reason, &action(retries), &text) }
 }
 
 /// The one condition of a request. Its time moves only with its status.
