@@ -147,14 +147,9 @@ fn tell_again(case: &Case<'_>) -> Option<Decision> {
     if !handed_over || !waits || machine.told {
         return None;
     }
-    let mut decision = Decision::rest(Reason::Exhausted);
-    let history = telling(case, host.history.clone());
-    let history = Some(history).filter(|it| *it != host.history);
-    if history.is_some() || !host.marked {
-        let write = HostWrite { mark: !host.marked, history, ..HostWrite::default() };
-        decision = decision.host(write);
-    }
-    Some(decision.act(Act::TellOwner(text::ALL_FAILED.to_owned())))
+    let mark = marking(case, host, host.history.clone()).map(Act::Host);
+    let tell = Act::TellOwner(text::ALL_FAILED.to_owned());
+    Some(Decision::rest(Reason::Exhausted).also(mark).act(tell))
 }
 
 /// The host says that all tries were used up: what comes after that may have been cut off.
@@ -334,7 +329,6 @@ fn hosts<'a>(case: &Case<'a>) -> impl Iterator<Item = (&'a Host, bool)> {
 /// All tries have failed. The host is marked before the owner is told, or it would be taken for the next machine.
 pub(super) fn hand_over(case: &Case<'_>, host: &Host, why: Reason) -> Decision {
     let uid = &case.request.uid;
-    let mut decision = Decision::rest(Reason::Exhausted);
     let exhausted = host.history.is_exhausted(uid);
     // A pass that comes after one that was cut off has not seen what that one saw.
     let failed = match why {
@@ -348,11 +342,8 @@ pub(super) fn hand_over(case: &Case<'_>, host: &Host, why: Reason) -> Decision {
         if exhausted { host.history.clone() } else { given_up(case, host, failed.as_deref()) };
     // Also where it was cut off before, and the record says it otherwise or not at all.
     let history = history.with_last(uid, |it| it.stays_on = stays_on);
-    let history = Some(telling(case, history)).filter(|it| *it != host.history);
-    if history.is_some() || host.held || !host.marked {
-        let write = HostWrite { mark: !host.marked, history, ..HostWrite::letting_go(host) };
-        decision = decision.host(write);
-    }
+    let mark = marking(case, host, history).map(Act::Host);
+    let decision = Decision::rest(Reason::Exhausted).also(mark);
     let text = failed.map_or_else(
         || text::ALL_FAILED.to_owned(),
         |failed| text::last_failed(&case.which(), &failed),
@@ -363,18 +354,19 @@ pub(super) fn hand_over(case: &Case<'_>, host: &Host, why: Reason) -> Decision {
     give_up_machine(case, machine, decision, &text, off)
 }
 
-/// The history of a host with the time at which the owner of its machine is told, where that is to come. By that time the word is
-/// known for ours when the request is gone, also where whoever was to say it was cut off, and somebody says it later.
-fn telling(case: &Case<'_>, history: History) -> History {
+/// What a host is to say of a machine that is given up: its mark, and this record with the time at which the owner is told, where that
+/// is to come. By that time the word is known for ours when the request is gone, also where whoever was to say it was cut off, and
+/// somebody says it later.
+fn marking(case: &Case<'_>, host: &Host, mut history: History) -> Option<HostWrite> {
     let uid = &case.request.uid;
     let told = history.last(uid).and_then(|it| it.told);
     let is_recent = told.is_some_and(|it| case.age(it) < TOLD_WITHIN / 2);
-    match case.machine() {
-        Some(machine) if !machine.told && machine.deleting.is_none() && !is_recent => {
-            history.with_last(uid, |it| it.told = Some(case.now))
-        }
-        _ => history,
+    if case.machine().is_some_and(|it| !it.told && it.deleting.is_none()) && !is_recent {
+        history = history.with_last(uid, |it| it.told = Some(case.now));
     }
+    let history = Some(history).filter(|it| *it != host.history);
+    let is_news = history.is_some() || host.held || !host.marked;
+    is_news.then(|| HostWrite { mark: !host.marked, history, ..HostWrite::letting_go(host) })
 }
 
 /// The owner of a machine is told that it is given up, then its host is off, where it has one, and what becomes of the machine
