@@ -58,10 +58,7 @@ impl Context {
         let key = ObjectKey::of(machine);
         self.changed(Role::Machine, &key);
         let now = self.caches.machines.get(&key);
-        let left = now.filter(|it| !self.left_on(it).is_empty());
-        let cluster = left.map(|it| format!("{}/{}", key.namespace, it.spec.cluster_name));
-        self.leftovers.update(&key, cluster.as_deref());
-        if cluster.is_some() && !self.is_asked_for(&key) {
+        if now.is_some_and(|it| !self.left_on(&it).is_empty()) && !self.is_asked_for(&key) {
             self.lookout.enqueue(Key::Machine(key), Class::Background);
         }
     }
@@ -74,8 +71,10 @@ impl Context {
         }
         self.changed(Role::Cluster, &key);
         // A pause may have ended.
-        for machine in self.leftovers.keys(&format!("{}/{}", key.namespace, key.name)) {
-            self.lookout.enqueue(Key::Machine(machine), Class::Background);
+        for machine in self.caches.machines.of_namespace(&key.namespace) {
+            if machine.spec.cluster_name == key.name && !self.left_on(&machine).is_empty() {
+                self.lookout.enqueue(Key::Machine(ObjectKey::of(&*machine)), Class::Background);
+            }
         }
     }
 

@@ -42,8 +42,6 @@ pub struct Context {
     pub lookout: Lookout<Key>,
     /// What each request looks at.
     pub looks: Looks,
-    /// Machines that say what has to go with their request, by Cluster.
-    pub leftovers: Links<ObjectKey>,
     /// Which hosts know of which requests.
     pub tries: Shared<Tries>,
     /// Which member of each control plane may begin.

@@ -10,7 +10,6 @@ use api_types::metal3::CachedHost;
 use api_types::remediation::Metal3Remediation;
 use controller_kit::Kit;
 use controller_kit::backoff::Class as Retry;
-use controller_kit::engine::links::Links;
 use controller_kit::engine::{
     self, Class, Controller, Decision, Error, Lookout, Next, Now, ObjectKey, Outcome, Shared,
 };
@@ -67,7 +66,6 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         metrics,
         lookout: Lookout::default(),
         looks: Looks::default(),
-        leftovers: Links::default(),
         tries: Shared::<Tries>::default(),
         turns: Turns::default(),
         clock: Shared::<Clock>::default(),
