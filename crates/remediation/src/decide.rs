@@ -112,12 +112,6 @@ impl<'a> Case<'a> {
         self.host().filter(|host| host.ours)
     }
 
-    /// Whether a try is under way on the machine's own host, or was counted and cut off before that was asked.
-    pub(crate) fn is_begun(&self) -> Option<bool> {
-        let open = self.own_host()?.history.open(&self.request.uid);
-        Some(open.is_some() || self.step().is_some())
-    }
-
     /// The try that is under way on the host.
     pub(crate) fn entry(&self) -> Option<&'a Entry> {
         let open = self.host()?.history.open(&self.request.uid)?;
@@ -261,10 +255,9 @@ fn paused(case: &Case<'_>) -> Option<Decision> {
     let seen = case.seen;
     let machine = seen.machine.as_ref().is_some_and(|it| it.paused);
     let metal = seen.metal.as_ref().is_some_and(|it| it.paused);
-    let hosts = [&seen.host, &seen.stray];
     // What was begun on a host is ended there, also where it was let go before the machine lost it.
     let open = |it: &Host| it.history.open(&case.request.uid).is_some();
-    let host = hosts.into_iter().flatten().any(|it| it.paused && (it.ours || it.held || open(it)));
+    let host = seen.hosts().any(|(it, _)| it.paused && (it.ours || it.held || open(it)));
     let cluster = seen.cluster == ClusterSeen::Here { paused: true };
     (case.request.paused || machine || metal || host || cluster)
         .then(|| Decision::rest(Reason::Paused))
@@ -297,7 +290,10 @@ fn ready_meanwhile(case: &Case<'_>) -> Option<Decision> {
     let is_called_well = machine.healthy?;
     let was_told = case.said().is_some_and(Reason::is_refusal) || case.request.is_others_work();
     let is_old = machine.healthy_since.is_some_and(|it| case.age(it) >= GRACE);
-    if case.is_begun()? || !(was_told || is_old) {
+    let is_open = case.own_host()?.history.open(&case.request.uid).is_some();
+    // Or was counted and cut off before its host was asked.
+    let is_begun = is_open || case.step().is_some();
+    if is_begun || !(was_told || is_old) {
         return None;
     }
     let is_ready = is_called_well

@@ -182,10 +182,14 @@ pub struct Metal {
 }
 
 impl Observed {
+    /// The hosts that may have something of ours, and whether each is the stray one.
+    pub fn hosts(&self) -> impl Iterator<Item = (&Host, bool)> {
+        self.host.iter().map(|it| (it, false)).chain(self.stray.iter().map(|it| (it, true)))
+    }
+
     /// What stands of this request on a host, whether its try has ended or not.
     pub fn last(&self) -> Option<&Entry> {
-        let mut hosts = self.host.iter().chain(&self.stray);
-        hosts.find_map(|it| it.history.last(&self.request.uid))
+        self.hosts().find_map(|(it, _)| it.history.last(&self.request.uid))
     }
 
     /// Name of the node. When the Machine is gone, the host remembers it.

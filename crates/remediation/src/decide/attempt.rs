@@ -371,7 +371,12 @@ pub(super) fn await_off(case: &Case<'_>) -> Option<Decision> {
     let left = left.or(in_the_way.as_ref().map(|_| POLL.1));
     let Some(left) = left else {
         let missed = missed(case, host, since, case.policy.power_off);
-        return Some(missed.unwrap_or_else(|| overdue(case, host, entry)));
+        // One that shows off may come back all the same: that nobody read its power since it was asked forbids to touch its node and
+        // nothing else, and it would be off no more surely for being held any longer.
+        let shows_off = !host.powered_on && !entry.plain;
+        let fails = || fail(case, host, Reason::PowerOffTimedOut);
+        let ends = || if shows_off { look_and_let_go(case, host) } else { fails() };
+        return Some(missed.unwrap_or_else(ends));
     };
     let mut decision = Decision::rest(Reason::PowerOff).again(left);
     let complaint = case.machine().and_then(|it| Reason::parse(it.external.as_deref()?));
@@ -408,15 +413,6 @@ pub(super) fn await_off(case: &Case<'_>) -> Option<Decision> {
         }
     }
     Some(decision)
-}
-
-/// The time to be off is over. A host that shows off may come back all the same: that nobody read its power since it was asked
-/// forbids to touch its node and nothing else, and it would be off no more surely for being held any longer.
-fn overdue(case: &Case<'_>, host: &Host, entry: &Entry) -> Decision {
-    if host.powered_on || entry.plain {
-        return fail(case, host, Reason::PowerOffTimedOut);
-    }
-    look_and_let_go(case, host)
 }
 
 fn is_fenced(case: &Case<'_>, host: &Host, entry: &Entry) -> bool {

@@ -318,12 +318,7 @@ fn success(case: &Case<'_>, wanted: Standing) -> Decision {
 /// Whether anything of ours is on a host although no finalizer says so.
 pub(super) fn is_left(case: &Case<'_>) -> bool {
     let open = |host: &Host| host.ours && host.history.open(&case.request.uid).is_some();
-    hosts(case).any(|(host, _)| host.held || open(host))
-}
-
-fn hosts<'a>(case: &Case<'a>) -> impl Iterator<Item = (&'a Host, bool)> {
-    let seen = case.seen;
-    seen.host.iter().map(|it| (it, false)).chain(seen.stray.iter().map(|it| (it, true)))
+    case.seen.hosts().any(|(host, _)| host.held || open(host))
 }
 
 /// All tries have failed. The host is marked before the owner is told, or it would be taken for the next machine.
@@ -445,7 +440,7 @@ fn given_up(case: &Case<'_>, host: &Host, failed: Option<&str>) -> History {
 pub(super) fn undo(case: &Case<'_>, reason: Reason) -> Decision {
     // Of a host that is somebody else's by now only what is ours is taken. Our record on it is ended all the same: later on nobody
     // would know how.
-    let held = hosts(case).filter_map(|it| case.letting_go(it, reason));
+    let held = case.seen.hosts().filter_map(|it| case.letting_go(it, reason));
     let mut decision = Decision::rest(reason).also(held.map(Act::Host));
     if !decision.acts.is_empty() {
         let text = match reason {
@@ -477,7 +472,7 @@ pub(super) fn undo(case: &Case<'_>, reason: Reason) -> Decision {
     }
     // What is cut off after the record on the host was ended is told to nobody, and its kubelet writes to the node that is
     // back all the time. From a host that is held nothing is taken before it is let go.
-    let is_free = !hosts(case).any(|(host, _)| host.held);
+    let is_free = !case.seen.hosts().any(|(host, _)| host.held);
     let at = if reason == Reason::Recovered && is_free { 0 } else { decision.acts.len() };
     decision.acts.splice(at..at, marks);
     if is_waited_for(case) {
@@ -507,7 +502,7 @@ fn give_up(case: &Case<'_>, mut decision: Decision, what: &str) -> Decision {
     let uid = &case.request.uid;
     // What a deleted node had goes with the request. A taint is looked for until it is gone.
     let tainted = case.seen.cluster_name().filter(|_| may_be_tainted(case));
-    for (host, stray) in hosts(case) {
+    for (host, stray) in case.seen.hosts() {
         let has_ended = host.history.open(uid).is_none();
         // A host that was lost, and that somebody paused since: there the event is all that tells it.
         if has_ended && !host.paused && host.history.last(uid).is_some_and(|it| it.left.is_none()) {
