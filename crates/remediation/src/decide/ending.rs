@@ -465,9 +465,7 @@ pub(super) fn undo(case: &Case<'_>, reason: Reason) -> Decision {
     match what_is_left(case, reason, since) {
         Left::Nothing => {}
         Left::Look => return Decision { needs_node: true, ..decision },
-        Left::Wait(wait) => return remember(case, decision, Some(since)).again(wait),
-        // Its time is still to come.
-        Left::KeptOff => return remember(case, decision, None).again(POLL.1),
+        Left::Wait(wait, since) => return remember(case, decision, since).again(wait),
         Left::GivenUp(what) => decision = give_up(case, decision, &what),
     }
     // What is cut off after the record on the host was ended is told to nobody, and its kubelet writes to the node that is
@@ -574,8 +572,8 @@ fn is_kept_off(case: &Case<'_>) -> bool {
 enum Left {
     Nothing,
     Look,
-    Wait(Duration),
-    KeptOff,
+    /// So long, of a time that began then, or is still to begin.
+    Wait(Duration, Option<Timestamp>),
     GivenUp(String),
 }
 
@@ -592,16 +590,16 @@ fn what_is_left(case: &Case<'_>, reason: Reason, since: Timestamp) -> Left {
         | NodeSeen::Here(Node { deleting: true, foreign: None, .. })
             if backup && is_kept_off(case) =>
         {
-            Left::KeptOff
+            Left::Wait(POLL.1, None)
         }
         // The machine is well and stays, and nobody waits for the request to go.
         NodeSeen::NoAccess(_)
             if reason == Reason::Recovered && case.request.deleting.is_none() && is_owed(case) =>
         {
-            Left::Wait(POLL.1)
+            Left::Wait(POLL.1, Some(since))
         }
         NodeSeen::NoAccess(why) => match case.left(since, case.policy.fence) {
-            Some(left) => Left::Wait(left.min(LOOK)),
+            Some(left) => Left::Wait(left.min(LOOK), Some(since)),
             None if is_owed(case) => {
                 let what = if backup { text::NO_LABELS } else { text::MAYBE_TAINTED };
                 Left::GivenUp(text::because(what, why))
@@ -613,7 +611,7 @@ fn what_is_left(case: &Case<'_>, reason: Reason, since: Timestamp) -> Left {
             if backup && case.machine().is_some_and(|it| it.deleting.is_none()) =>
         {
             match case.left(since, case.strategy().timeout) {
-                Some(left) => Left::Wait(left.min(LOOK)),
+                Some(left) => Left::Wait(left.min(LOOK), Some(since)),
                 None => Left::GivenUp(text::NOT_BACK.to_owned()),
             }
         }
