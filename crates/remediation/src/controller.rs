@@ -184,13 +184,14 @@ impl Controller for Context {
                 Decision { writes: writes.collect(), next, ..Decision::rest(reason) }
             }
             // It may be held for another one that is gone as well.
-            Seen::Orphan(..) => Decision::write(Reason::Withdrawn, Write::Release),
+            Seen::Orphan(..) | Seen::Leftover(_) => {
+                Decision::write(Reason::Withdrawn, Write::Clear)
+            }
             // Its cluster may be away for long.
             Seen::Left(left) if matches!(left.node, NodeSeen::NoAccess(_)) => {
                 Decision { next: Next::After(GRACE), ..Decision::rest(Reason::NodeLeft) }
             }
-            Seen::Left(_) => Decision::write(Reason::NodeLeft, Write::Untaint),
-            Seen::Leftover(_) => Decision::write(Reason::Withdrawn, Write::TakeBack),
+            Seen::Left(_) => Decision::write(Reason::NodeLeft, Write::Clear),
             Seen::TooEarly(wait) => {
                 Decision { next: Next::After(*wait), ..Decision::rest(Reason::AtRest) }
             }
@@ -214,9 +215,9 @@ impl Controller for Context {
                 }
                 written
             }
-            (Seen::Orphan(host, uid), Write::Release) => write::release(self, host, uid).await,
-            (Seen::Left(left), Write::Untaint) => write::untaint(self, left).await,
-            (Seen::Leftover(machine), Write::TakeBack) => write::take_back(self, machine).await,
+            (Seen::Orphan(host, uid), Write::Clear) => write::release(self, host, uid).await,
+            (Seen::Left(left), Write::Clear) => write::untaint(self, left).await,
+            (Seen::Leftover(machine), Write::Clear) => write::take_back(self, machine).await,
             // Nothing of the kind is decided.
             _ => Ok(Outcome::default()),
         }

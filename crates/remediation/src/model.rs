@@ -123,12 +123,8 @@ pub struct LeftBehind {
 pub enum Write {
     /// What was decided about a request.
     Acts(Box<Decision>),
-    /// The key of a request that is gone is taken off its host, and the record of its try ended.
-    Release,
-    /// The taint of a request that is gone is taken off its node, where it is there, and the host says so no longer.
-    Untaint,
-    /// What a Machine says of a request that is gone is taken back.
-    TakeBack,
+    /// What was seen to be left of a request that is gone is taken away.
+    Clear,
 }
 
 /// What is decided upon.

@@ -96,9 +96,8 @@ fn is_new(case: &Case<'_>, node: &Node, since: Timestamp) -> bool {
 pub(super) fn first_sight(case: &Case<'_>, host: &Host) -> Option<History> {
     let NodeSeen::Here(node) = &case.seen.node else { return None };
     let unknown = node.foreign.is_none() && case.entry()?.kubelet.is_none();
-    let known =
-        |kubelet: String| host.history.changed(&case.request.uid, |it| it.kubelet = Some(kubelet));
-    unknown.then(|| known(node.kubelet.clone()))
+    let known = |it: &mut Entry| it.kubelet = Some(node.kubelet.clone());
+    unknown.then(|| host.history.changed(&case.request.uid, known))
 }
 
 /// What the kubelet said last, while the host is off.
