@@ -13,7 +13,6 @@ mod links;
 mod lint;
 mod measure;
 mod model;
-mod objects;
 mod plugin;
 mod program;
 mod reasons;

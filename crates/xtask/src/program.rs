@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use bench::chart;
 use bench::control_plane::ControlPlane;
+use bench::objects;
 use bench::process::{Service, free_port};
 use controller_kit::connection;
 use kube::config::Kubeconfig;
 use serde_json::{Value, json};
 
-use crate::{controllers, objects};
+use crate::controllers;
 
 /// Ten instances of one controller that read a hundred thousand hosts each take minutes.
 const PATIENCE: Duration = Duration::from_secs(1800);

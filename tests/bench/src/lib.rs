@@ -24,6 +24,7 @@ pub mod kubelet;
 pub mod load;
 pub mod model;
 pub mod node;
+pub mod objects;
 pub mod observer;
 pub mod plugin;
 pub mod power;

@@ -3,11 +3,11 @@
 use api_types::metal3::{BareMetalHost, PowerRecord};
 use api_types::names::ferrite::{POWER, POWER_MANAGED};
 use api_types::names::metal3::REBOOT;
+use bench::objects::{HOST, annotate, merge_status};
 use serde_json::{Value, json};
 
 use super::stage::{Place, Server, Stage};
 use super::table::{Table, text};
-use crate::objects::{HOST, annotate, merge_status};
 
 const NAMESPACE: &str = "demo-power";
 

@@ -10,12 +10,12 @@ use bench::cluster_api::objects::{
     MACHINE_DEPLOYMENT, METAL3_MACHINE, kubeadm_config_template, machine_deployment,
     metal3_machine_template,
 };
+use bench::objects::{HOST, merge_status};
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use super::stage::{Place, Server, Stage};
 use super::table::{Table, text};
-use crate::objects::{HOST, merge_status};
 
 const MACHINES: u32 = 3;
 pub(super) const DEPLOYMENT: &str = "workers";

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use bench::hive::{PLAYED_BY, kind};
+use bench::objects::{apply, hive, secret, until};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use super::stage::{Place, Stage};
 use super::table::{PATIENCE, Table};
-use crate::objects::{apply, hive, secret, until};
 
 const NAMESPACE: &str = "demo-pools";
 const POOL: &str = "lab";

@@ -3,13 +3,13 @@
 
 use api_types::names::ferrite::APPROVE;
 use bench::agent::Agent;
+use bench::objects::{DISCOVERY, HOST, annotate};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
 use super::stage::{Place, Stage};
 use super::table::{Rows, Table, text};
-use crate::objects::{DISCOVERY, HOST, annotate};
 
 const NAMESPACE: &str = "demo-discovery";
 const BY_HAND: &str = "typed-by-hand";

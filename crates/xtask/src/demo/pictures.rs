@@ -5,12 +5,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use bench::objects::until;
 use bench::prometheus::{Prometheus, Series, Target};
 use bench::steps::step_async;
 use serde_json::Value;
 
 use super::stage::Stage;
-use crate::objects::until;
 
 /// Pixels of one unit of a dashboard's grid, which is 24 wide.
 const UNIT: (f64, f64) = (48.0, 26.0);

@@ -7,13 +7,13 @@ use bench::cluster_api::objects::{
     MACHINE, MACHINE_DEPLOYMENT, kubeadm_config_template, machine_deployment,
     metal3_machine_template,
 };
+use bench::objects::{DISCOVERY, HOST};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::capm3_reuse::RACK;
 use super::stage::{Place, Stage, Unknown};
 use super::table::{Table, text};
-use crate::objects::{DISCOVERY, HOST};
 
 const DEPLOYMENT: &str = "from-the-rack";
 const MAKER: &str = "Anvil Brothers";

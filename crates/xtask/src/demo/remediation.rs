@@ -11,6 +11,7 @@ use bench::cluster_api::objects::{
     Kind, MACHINE, MACHINE_HEALTH_CHECK, METAL3_MACHINE, machine_health_check,
 };
 use bench::kubelet;
+use bench::objects::{HOST, REMEDIATION, annotate, config};
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::api::Api;
 use kube::config::Kubeconfig;
@@ -21,7 +22,6 @@ use serde_json::{Value, json};
 use super::capm3_reuse;
 use super::stage::{Place, Server, Stage};
 use super::table::{Rows, Table, text};
-use crate::objects::{HOST, REMEDIATION, annotate, config};
 
 const TEMPLATE: Kind = Kind { kind: "Metal3RemediationTemplate", ..REMEDIATION };
 const NAME: &str = "heal";

@@ -4,9 +4,8 @@ use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
+use bench::objects;
 use serde_json::Value;
-
-use crate::objects;
 
 /// How long a chapter waits for what it shows.
 pub(super) const PATIENCE: Duration = Duration::from_secs(300);

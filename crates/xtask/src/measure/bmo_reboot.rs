@@ -10,6 +10,7 @@ use api_types::names::ferrite::{POWER, POWER_MANAGED};
 use api_types::names::metal3::REBOOT;
 use bench::crds::Group;
 use bench::ironic::Ironic;
+use bench::objects::{annotate, until};
 use bench::proxy::{Proxy, Recorded};
 use bench::{bmo, load};
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -22,7 +23,6 @@ use super::fleet::fleet;
 use super::own_ironic::OwnIronic;
 use super::row::CACHED_MEGABYTES;
 use super::{Ground, PATIENCE, Trial, Work, each, watch};
-use crate::objects::{annotate, until};
 
 /// Ironic with its database is slower than the API server, so there is no share of that to reach.
 pub(super) const WORK: Work = Work {

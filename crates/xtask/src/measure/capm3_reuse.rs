@@ -11,6 +11,7 @@ use api_types::names::metal3::HOST;
 use bench::bmo;
 use bench::cluster_api::objects::{METAL3_MACHINE, OF_CLUSTER, image, metal3_machine};
 use bench::crds::Group;
+use bench::objects::{self, merge_status};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
@@ -20,7 +21,6 @@ use super::fleet::{self, NAMESPACE, fleet};
 use super::machines::{self, CLUSTER_NAME, cluster};
 use super::plugin;
 use super::{Ground, Operation, Program, Round, Trial, Work, each, watch};
-use crate::objects::{self, merge_status};
 
 pub(super) const WORK: Work = Work {
     controller: "capm3-reuse",

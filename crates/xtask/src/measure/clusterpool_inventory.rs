@@ -6,6 +6,7 @@ use anyhow::{Context, ensure};
 use api_types::hive::ClusterPool;
 use bench::cluster_api::objects::Kind;
 use bench::crds::Group;
+use bench::objects::{annotate, apply, hive, namespace, secret};
 use clusterpool_inventory::make;
 use clusterpool_inventory::platform::Platform;
 use clusterpool_inventory::seen::Part;
@@ -19,7 +20,6 @@ use serde_json::{Value, json};
 use super::row::CACHED_MEGABYTES;
 use super::watch::{self, Objects};
 use super::{Ground, Operation, Round, Trial, Work, each, fleet};
-use crate::objects::{annotate, apply, hive, namespace, secret};
 use crate::program::Running;
 
 pub(super) const WORK: Work = Work {

@@ -1,11 +1,11 @@
 //! A large installation: available hosts with all that an inspection writes about them, in one namespace.
 
 use bench::bmo::{self, CREDENTIALS, host, well};
+use bench::objects;
 use bench::steps::step_async;
 use serde_json::{Value, json};
 
 use super::{Ground, each};
-use crate::objects;
 
 /// Where they are.
 pub(super) const NAMESPACE: &str = "fleet";

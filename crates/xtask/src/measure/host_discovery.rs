@@ -14,6 +14,7 @@ use bench::agent::Agent;
 use bench::bmo;
 use bench::crds::Group;
 use bench::load::millis;
+use bench::objects::{DISCOVERY, apply, merge, until};
 use bench::proxy::{Recorded, writes};
 use bench::steps::step_async;
 use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
@@ -27,7 +28,6 @@ use super::own_ironic::{FIRST, OwnIronic};
 use super::row::CACHED_MEGABYTES;
 use super::watch::{self, Objects};
 use super::{Figures, Ground, PATIENCE, Program, Trial, Work, each};
-use crate::objects::{DISCOVERY, apply, merge, until};
 use crate::program::Running;
 
 /// Ironic with its database is slower than the API server: what it takes to read the machines is told apart from what it

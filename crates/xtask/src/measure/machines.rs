@@ -1,11 +1,11 @@
 //! Machines of a cluster on Metal3, as Cluster API makes them.
 
 use bench::cluster_api::objects::{self, CLUSTER, MACHINE, METAL3_MACHINE};
+use bench::objects::{apply, merge_status, namespace as make_namespace, secret};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 use super::{Ground, fleet};
-use crate::objects::{apply, merge_status, namespace as make_namespace, secret};
 
 pub(super) const CLUSTER_NAME: &str = "metal";
 

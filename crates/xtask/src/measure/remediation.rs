@@ -7,6 +7,7 @@ use bench::cluster_api::objects::{
     CLUSTER, MACHINE, METAL3_MACHINE, OF_CLUSTER, metal3_machine, owned_by,
 };
 use bench::crds::Group;
+use bench::objects::{REMEDIATION, annotate, merge, merge_status, secret};
 use bench::power::{NODE, Operator, PLAYED};
 use bench::{bmo, kubelet, load};
 use kube::ResourceExt;
@@ -19,7 +20,6 @@ use super::machines::{self, CLUSTER_NAME};
 use super::row::CACHED_MEGABYTES;
 use super::watch::Objects;
 use super::{AT_ONCE, Ground, Trial, Work, each, watch};
-use crate::objects::{REMEDIATION, annotate, merge, merge_status, secret};
 use crate::program::Account;
 
 /// What it reaches is compared with bare requests among its own figures: most of its writes can wait, and do.

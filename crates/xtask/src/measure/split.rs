@@ -8,6 +8,7 @@ use anyhow::{Context, ensure};
 use bench::agent::Agent;
 use bench::bmo;
 use bench::control_plane::ControlPlane;
+use bench::objects::{self, HOST, until};
 use bench::steps::step_async;
 use futures_util::future::try_join_all;
 use serde::Serialize;
@@ -16,7 +17,6 @@ use serde_json::{Value, json};
 use super::own_ironic::OwnIronic;
 use super::table::Column;
 use super::{Ground, Options, PATIENCE, Program, Work, fleet, row, table};
-use crate::objects::{self, HOST, until};
 use crate::program::{Environment, Running};
 
 /// A machine that is a host anywhere must not become one twice.

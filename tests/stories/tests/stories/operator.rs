@@ -9,11 +9,11 @@ use bench::certs::Authority;
 use bench::control_plane::ControlPlane;
 use bench::crds;
 use bench::ironic::Options;
+use bench::objects;
 use bench::process::{Service, answers, free_port};
 use bmo_reboot::settings::Policy;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, PostParams};
 use kube::core::GroupVersionKind;
@@ -101,11 +101,8 @@ async fn ask_webhook(client: &kube::Client, namespace: &str, port: u16, authorit
 }
 
 pub(crate) async fn credentials(client: &kube::Client, namespace: &str) {
-    let secret = json!({
-        "metadata": { "name": "bmc" }, "stringData": { "username": "admin", "password": "secret" },
-    });
-    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
+    let data = json!({ "username": "admin", "password": "secret" });
+    objects::secret(client, namespace, "bmc", &data).await.unwrap();
 }
 
 fn state(host: &Value) -> &str {

@@ -5,19 +5,14 @@ use std::time::{Duration, Instant};
 use api_types::names;
 use bench::cluster_api::objects::{self, CLUSTER, Kind, MACHINE, METAL3_MACHINE};
 use bench::hive;
-use k8s_openapi::api::core::v1::Secret;
+pub(crate) use bench::objects::{DISCOVERY, HOST, REMEDIATION};
+use bench::objects::{apply, hive as of_hive, secret};
 use kube::Client;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-pub(crate) const HOST: Kind = Kind { api_version: "metal3.io/v1alpha1", kind: "BareMetalHost" };
-pub(crate) const DISCOVERY: Kind =
-    Kind { api_version: "metal3.io/v1alpha1", kind: "BareMetalHostDiscovery" };
-pub(crate) const REMEDIATION: Kind =
-    Kind { api_version: "remediation.metal3.io/v1alpha1", kind: "Metal3Remediation" };
-pub(crate) const ENTRY: Kind =
-    Kind { api_version: "hive.openshift.io/v1", kind: "ClusterDeploymentCustomization" };
-pub(crate) const POOL: Kind = Kind { api_version: "hive.openshift.io/v1", kind: "ClusterPool" };
+pub(crate) const ENTRY: Kind = of_hive("ClusterDeploymentCustomization");
+pub(crate) const POOL: Kind = of_hive("ClusterPool");
 
 const CLUSTER_NAME: &str = "metal";
 const RELEASE: &str = "played";
@@ -86,10 +81,7 @@ impl Played {
     }
 
     async fn secret(&self, name: &str, key: &str, text: &str) {
-        let secret = json!({ "metadata": { "name": name }, "stringData": { key: text } });
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
-        let secret = serde_json::from_value(secret).unwrap();
-        secrets.create(&PostParams::default(), &secret).await.unwrap();
+        secret(&self.client, &self.namespace, name, &json!({ key: text })).await.unwrap();
     }
 
     /// A cluster whose infrastructure is ready, the way to its nodes, and the bootstrap data of its machines.
@@ -128,12 +120,9 @@ impl Played {
 
     /// What a pool refers to.
     pub(crate) async fn materials(&self) {
-        let set = Kind { api_version: POOL.api_version, kind: "ClusterImageSet" };
         let release = json!({ "releaseImage": "registry.example.com/release:1" });
-        let object = serde_json::from_value(set.object(RELEASE, &release)).unwrap();
-        let sets: Api<DynamicObject> =
-            Api::all_with(self.client.clone(), &hive::kind("ClusterImageSet"));
-        sets.create(&PostParams::default(), &object).await.unwrap();
+        let set = of_hive("ClusterImageSet").object(RELEASE, &release);
+        apply(&self.client, None, &set).await.unwrap();
         let template =
             "apiVersion: v1\nmetadata: {name: to-be-replaced}\nplatform: {openstack: {}}\n";
         self.secret("template", "install-config.yaml", template).await;

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use bench::ironic::Ironic;
+use bench::objects::until;
 use bench::proxy::{Fault, Proxy};
 
 use super::{Hosts, answered, host, is_accepted, runs};
 use crate::measure::{Ground, PATIENCE, each};
-use crate::objects::until;
 
 const HALF: usize = 200;
 const HEALTHY: usize = 20;

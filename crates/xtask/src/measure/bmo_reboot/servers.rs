@@ -10,6 +10,7 @@ use api_types::names::ferrite::{POWER, POWER_MANAGED};
 use api_types::names::metal3::REBOOT;
 use bench::bmc::{Machine, Rack, Seen};
 use bench::ironic::Ironic;
+use bench::objects::{annotate, merge, until};
 use bench::{bmo, load};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use kube::ResourceExt;
@@ -18,7 +19,6 @@ use serde_json::{Value, json};
 
 use super::super::{AT_ONCE, Ground, PATIENCE, Program, Trial, each, fleet};
 use super::{HARD, runs};
-use crate::objects::{annotate, merge, until};
 
 /// Servers that are rebooted one after the other, and then all at once.
 const ONE_BY_ONE: usize = 5;

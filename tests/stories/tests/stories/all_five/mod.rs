@@ -31,7 +31,7 @@ use bench::cluster_api::{self, Masters, Provider, Workload};
 use bench::crds::{self, Group};
 use bench::hive;
 use bench::ironic::Lent;
-use k8s_openapi::api::core::v1::Secret;
+use bench::objects::{self, REMEDIATION};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use reqwest::Method;
@@ -43,8 +43,6 @@ use crate::remediation::{ground::install_own, operator::boot};
 
 /// For failures only: Cluster API looks again every 15 s where it has nothing to watch.
 const PATIENCE: Duration = Duration::from_secs(300);
-const REMEDIATION: Kind =
-    Kind { api_version: "remediation.metal3.io/v1alpha1", kind: "Metal3Remediation" };
 const TEMPLATE: Kind =
     Kind { api_version: REMEDIATION.api_version, kind: "Metal3RemediationTemplate" };
 const TEMPLATES: [&str; 2] = ["image-1", "image-2"];
@@ -385,22 +383,12 @@ impl Site {
     /// A pool of two clusters with two entries; who fills it is killed in the middle.
     async fn pool(&self, five: &Processes) {
         let config = "apiVersion: v1\nmetadata: {name: x}\nbaseDomain: x\nplatform: {none: {}}\n";
-        let secret: Secret = serde_json::from_value(json!({
-            "metadata": { "name": "install-config" },
-            "stringData": { "install-config.yaml": config },
-        }))
-        .unwrap();
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.workload.namespace);
-        secrets.create(&PostParams::default(), &secret).await.unwrap();
-        let set = json!({
-            "apiVersion": "hive.openshift.io/v1", "kind": "ClusterImageSet",
-            "metadata": { "name": RELEASE },
-            "spec": { "releaseImage": "registry.example.com/release:1" },
-        });
-        let sets: Api<DynamicObject> =
-            Api::all_with(self.client.clone(), &hive::kind("ClusterImageSet"));
-        let apply = PatchParams::apply("story").force();
-        sets.patch(RELEASE, &apply, &Patch::Apply(set)).await.unwrap();
+        let (namespace, config) =
+            (&self.workload.namespace, json!({ "install-config.yaml": config }));
+        objects::secret(&self.client, namespace, "install-config", &config).await.unwrap();
+        let release = json!({ "releaseImage": "registry.example.com/release:1" });
+        let set = objects::hive("ClusterImageSet").object(RELEASE, &release);
+        objects::apply(&self.client, None, &set).await.unwrap();
         let entries = ["alpha", "beta"];
         for entry in entries {
             let patch = json!([{ "op": "replace", "path": "/metadata/name", "value": entry }]);

@@ -24,6 +24,7 @@ use bench::cluster_api::{self, Masters, Provider, Workload, until, until_one};
 use bench::control_plane::ControlPlane;
 use bench::faults::Plan;
 use bench::ironic::{Lent, Options};
+use bench::objects::DISCOVERY;
 use bench::registrar::Registrar;
 use controller_kit::crd;
 use futures_util::future::join_all;
@@ -36,7 +37,6 @@ use super::{REMEDIATION, TEMPLATE};
 use crate::in_process::{Running, account};
 use crate::{bmo_reboot, capm3_reuse, host_discovery, remediation};
 
-const DISCOVERY: Kind = Kind { api_version: "metal3.io/v1alpha1", kind: "BareMetalHostDiscovery" };
 const MACHINES: u32 = 5;
 /// Replicas that are wanted for so long are set. The chart has 30 seconds.
 const SETTLE: Duration = Duration::from_secs(3);

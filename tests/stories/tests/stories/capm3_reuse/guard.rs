@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use bench::chart;
 use bench::cluster_api::objects::{Kind, METAL3_MACHINE, METAL3_MACHINE_TEMPLATE};
 use bench::control_plane::ControlPlane;
+pub(crate) use bench::objects::HOST;
 use capm3_reuse::settings::Policy;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Client;
@@ -22,7 +23,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const POLICY: Kind =
     Kind { api_version: "admissionregistration.k8s.io/v1", kind: "ValidatingAdmissionPolicy" };
 const BINDING: Kind = Kind { kind: "ValidatingAdmissionPolicyBinding", ..POLICY };
-pub(crate) const HOST: Kind = Kind { api_version: "metal3.io/v1alpha1", kind: "BareMetalHost" };
 const CLAIM: Kind = Kind { kind: "Metal3DataClaim", ..METAL3_MACHINE };
 const DATA: Kind = Kind { kind: "Metal3Data", ..METAL3_MACHINE };
 

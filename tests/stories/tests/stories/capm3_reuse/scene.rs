@@ -7,8 +7,8 @@ use bench::cluster_api::objects::{
 };
 use bench::cluster_api::until_one;
 use bench::control_plane::ControlPlane;
-use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use bench::objects::secret;
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
@@ -79,12 +79,7 @@ impl Scene {
     }
 
     pub(super) async fn boot_secret(&self) {
-        let secret: Secret = serde_json::from_value(
-            json!({"metadata": {"name": BOOT}, "stringData": {"value": "x"}}),
-        )
-        .unwrap();
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
-        secrets.create(&PostParams::default(), &secret).await.unwrap();
+        secret(&self.client, &self.namespace, BOOT, &json!({"value": "x"})).await.unwrap();
     }
 
     pub(super) async fn create(&self, kind: Kind, object: Value) -> DynamicObject {

@@ -7,10 +7,10 @@ use bench::cluster_api::objects::Kind;
 use bench::cluster_api::{self, until, until_one};
 use bench::control_plane::ControlPlane;
 use bench::crds::{self, Group};
+use bench::objects::secret;
 use capm3_reuse::settings::Policy;
-use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
@@ -57,12 +57,7 @@ struct Older {
 
 impl Older {
     async fn new(client: &Client, namespace: &str) -> Self {
-        let secret: Secret = serde_json::from_value(
-            json!({"metadata": {"name": "boot"}, "stringData": {"value": "x"}}),
-        )
-        .unwrap();
-        let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-        secrets.create(&PostParams::default(), &secret).await.unwrap();
+        secret(client, namespace, "boot", &json!({"value": "x"})).await.unwrap();
         let cluster =
             CLUSTER.object("c", &json!({"controlPlaneEndpoint": {"host": "h", "port": 1}}));
         CLUSTER.create(client, namespace, cluster).await.unwrap();

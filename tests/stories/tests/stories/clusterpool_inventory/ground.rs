@@ -3,11 +3,11 @@
 use bench::control_plane::ControlPlane;
 use bench::crds::{self, Group};
 use bench::faults::Plan;
+use bench::objects::{apply, hive};
 use clusterpool_inventory::controller;
 use clusterpool_inventory::settings::{Policy, needed};
 use controller_kit::crd;
 use kube::Client;
-use kube::api::{Api, PostParams};
 use serde_json::json;
 use tokio::sync::OnceCell;
 
@@ -35,16 +35,9 @@ pub(super) async fn plane() -> &'static ControlPlane {
 /// What pools need beside their own kinds: the controller of namespaces, and the release.
 pub(super) async fn furnish(plane: &ControlPlane) {
     plane.start_controllers(&["namespace-controller"]).await.unwrap();
-    let kind = bench::hive::kind("ClusterImageSet");
-    let sets: Api<kube::core::DynamicObject> = Api::all_with(plane.admin().await, &kind);
-    let set = serde_json::from_value(json!({
-        "apiVersion": "hive.openshift.io/v1",
-        "kind": "ClusterImageSet",
-        "metadata": { "name": RELEASE },
-        "spec": { "releaseImage": "registry.example.com/release:1" },
-    }))
-    .unwrap();
-    sets.create(&PostParams::default(), &set).await.unwrap();
+    let release = json!({ "releaseImage": "registry.example.com/release:1" });
+    let set = hive("ClusterImageSet").object(RELEASE, &release);
+    apply(&plane.admin().await, None, &set).await.unwrap();
 }
 
 /// An account with the rights of the chart and no more, and its name.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bench::hive::{PLAYED_BY, StandIn, api};
-use k8s_openapi::api::core::v1::Secret;
+use bench::objects::secret;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
@@ -47,17 +47,12 @@ impl Scene {
 
     /// What a pool refers to.
     pub(super) async fn secrets(&self) {
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         for (name, key, text) in [
             ("template", "install-config.yaml", TEMPLATE),
             ("pull", ".dockerconfigjson", "{\"auths\":{}}"),
             ("cloud", "clouds.yaml", "clouds: {}"),
         ] {
-            let secret = serde_json::from_value(json!({
-                "metadata": { "name": name }, "stringData": { key: text },
-            }))
-            .unwrap();
-            secrets.create(&PostParams::default(), &secret).await.unwrap();
+            secret(&self.client, &self.namespace, name, &json!({ key: text })).await.unwrap();
         }
     }
 

@@ -15,9 +15,10 @@ use bench::crds::{self, Group};
 use bench::image::{self, Written};
 use bench::ironic::{self, Ironic};
 use bench::node::{self, Node};
+use bench::objects::secret;
 use bench::programs::Profile;
 use bench::skip::skipped;
-use k8s_openapi::api::core::v1::{Event, Namespace, Pod, Secret};
+use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
 use kube::api::{Api, ListParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
@@ -58,12 +59,8 @@ impl Cluster {
         }}))
         .unwrap();
         Api::all(client.clone()).create(&PostParams::default(), &restricted).await.unwrap();
-        let secret: Secret = serde_json::from_value(json!({
-            "metadata": {"name": SECRET}, "stringData": {"username": "one", "password": "two"},
-        }))
-        .unwrap();
-        let secrets = Api::namespaced(client.clone(), NAMESPACE);
-        secrets.create(&PostParams::default(), &secret).await.unwrap();
+        let login = json!({"username": "one", "password": "two"});
+        secret(&client, NAMESPACE, SECRET, &login).await.unwrap();
         let node = Node::start(&plane, &[port]).await.unwrap();
         Self { node, plane, client, ironic, home: cache::RunDir::new("helm").unwrap() }
     }

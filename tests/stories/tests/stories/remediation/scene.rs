@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use bench::bmo;
 use bench::cluster_api::objects::{CLUSTER, Kind, MACHINE, METAL3_MACHINE, VERSION};
-use k8s_openapi::api::core::v1::{Node, Secret};
+pub(super) use bench::objects::REMEDIATION;
+use bench::objects::{HOST, secret};
+use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
@@ -16,9 +18,6 @@ use super::operator::{NODE, Operator, PLAYED, boot, silence};
 pub(super) const CLUSTER_NAME: &str = "metal";
 /// Long enough for a busy machine; nothing that is promised is measured by it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
-/// Our own kind.
-pub(super) const REMEDIATION: Kind =
-    Kind { api_version: "remediation.metal3.io/v1alpha1", kind: "Metal3Remediation" };
 /// CAPM3's.
 pub(super) const UPSTREAM: Kind =
     Kind { api_version: "infrastructure.cluster.x-k8s.io/v1beta2", kind: "Metal3Remediation" };
@@ -70,15 +69,8 @@ impl Scene {
 
     /// Sets the kubeconfig.
     pub(super) async fn kubeconfig(&self, text: &str) {
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret",
-            "metadata": {"name": format!("{CLUSTER_NAME}-kubeconfig")},
-            "stringData": {"value": text},
-        });
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         let name = format!("{CLUSTER_NAME}-kubeconfig");
-        let params = PatchParams::apply("story").force();
-        secrets.patch(&name, &params, &Patch::Apply(&secret)).await.unwrap();
+        secret(&self.client, &self.namespace, &name, &json!({"value": text})).await.unwrap();
     }
 
     /// Name of a machine's node.
@@ -277,8 +269,7 @@ impl Scene {
         wanted: &str,
         check: impl Fn(&Value) -> bool,
     ) -> Value {
-        let hosts = Kind { api_version: "metal3.io/v1alpha1", kind: "BareMetalHost" };
-        self.until(hosts, name, wanted, |it| it.is_some_and(&check)).await
+        self.until(HOST, name, wanted, |it| it.is_some_and(&check)).await
     }
 
     /// Nothing of ours is left on host, node and request.

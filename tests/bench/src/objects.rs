@@ -5,7 +5,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use bench::cluster_api::objects::Kind;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -13,13 +12,18 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-pub(crate) const HOST: Kind = Kind { api_version: "metal3.io/v1alpha1", kind: "BareMetalHost" };
-pub(crate) const DISCOVERY: Kind = Kind { kind: "BareMetalHostDiscovery", ..HOST };
-pub(crate) const REMEDIATION: Kind =
+use crate::cluster_api::objects::Kind;
+
+/// A server.
+pub const HOST: Kind = Kind { api_version: "metal3.io/v1alpha1", kind: "BareMetalHost" };
+/// By whom machines become hosts.
+pub const DISCOVERY: Kind = Kind { kind: "BareMetalHostDiscovery", ..HOST };
+/// Our remediation of one Machine.
+pub const REMEDIATION: Kind =
     Kind { api_version: "remediation.metal3.io/v1alpha1", kind: "Metal3Remediation" };
 
 /// A kind of Hive.
-pub(crate) const fn hive(kind: &'static str) -> Kind {
+pub const fn hive(kind: &'static str) -> Kind {
     Kind { api_version: "hive.openshift.io/v1", kind }
 }
 
@@ -27,7 +31,7 @@ pub(crate) const fn hive(kind: &'static str) -> Kind {
 const APART: Duration = Duration::from_millis(100);
 
 /// Makes an object, or changes the one that is there to this. One that is in no namespace needs none.
-pub(crate) async fn apply(
+pub async fn apply(
     client: &Client,
     namespace: Option<&str>,
     object: &Value,
@@ -41,19 +45,19 @@ pub(crate) async fn apply(
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),
     };
-    let params = PatchParams::apply("xtask").force();
+    let params = PatchParams::apply("bench").force();
     let applied = api.patch(&name, &params, &Patch::Apply(object)).await;
     applied.with_context(|| format!("{kind} {name} is refused"))
 }
 
 /// Makes a namespace of this very name, or finds it.
-pub(crate) async fn namespace(client: &Client, name: &str) -> anyhow::Result<()> {
+pub async fn namespace(client: &Client, name: &str) -> anyhow::Result<()> {
     let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
     apply(client, None, &object).await.map(drop)
 }
 
 /// Makes a secret, or changes the one that is there to this.
-pub(crate) async fn secret(
+pub async fn secret(
     client: &Client,
     namespace: &str,
     name: &str,
@@ -66,7 +70,7 @@ pub(crate) async fn secret(
 }
 
 /// Changes some fields of an object.
-pub(crate) async fn merge<K: Clone + Debug + DeserializeOwned>(
+pub async fn merge<K: Clone + Debug + DeserializeOwned>(
     api: &Api<K>,
     name: &str,
     fields: &Value,
@@ -76,7 +80,7 @@ pub(crate) async fn merge<K: Clone + Debug + DeserializeOwned>(
 }
 
 /// Sets an annotation, or removes it.
-pub(crate) async fn annotate<K: Clone + Debug + DeserializeOwned>(
+pub async fn annotate<K: Clone + Debug + DeserializeOwned>(
     api: &Api<K>,
     name: &str,
     key: &str,
@@ -86,7 +90,7 @@ pub(crate) async fn annotate<K: Clone + Debug + DeserializeOwned>(
 }
 
 /// Changes some fields of an object's status.
-pub(crate) async fn merge_status<K: DeserializeOwned>(
+pub async fn merge_status<K: DeserializeOwned>(
     api: &Api<K>,
     name: &str,
     status: &Value,
@@ -97,18 +101,18 @@ pub(crate) async fn merge_status<K: DeserializeOwned>(
 }
 
 /// A client as a file tells it.
-pub(crate) async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
+pub async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
     Ok(Client::try_from(config(Kubeconfig::read_from(kubeconfig)?).await?)?)
 }
 
 /// What a client is made from.
-pub(crate) async fn config(kubeconfig: Kubeconfig) -> anyhow::Result<kube::Config> {
-    bench::certs::install_provider();
+pub async fn config(kubeconfig: Kubeconfig) -> anyhow::Result<kube::Config> {
+    crate::certs::install_provider();
     Ok(kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
 }
 
 /// Looks again and again until there is what is looked for.
-pub(crate) async fn until<T>(
+pub async fn until<T>(
     what: &str,
     patience: Duration,
     mut look: impl AsyncFnMut() -> anyhow::Result<Option<T>>,
