@@ -14,7 +14,6 @@ mod lint;
 mod measure;
 mod model;
 mod plugin;
-mod program;
 mod reasons;
 mod reference;
 #[cfg(test)]

@@ -163,6 +163,24 @@ pub async fn install_permissions(
     Ok(())
 }
 
+/// Installs the account of a controller's chart with the rights that the chart gives it where it has these values. Gives its name.
+pub async fn install_account(
+    plane: &ControlPlane,
+    controller: &str,
+    release: &str,
+    namespace: &str,
+    mut values: Value,
+) -> anyhow::Result<String> {
+    // Two of the charts are refused without it, and the rights are the same with it.
+    if matches!(controller, "bmo-reboot" | "host-discovery") {
+        values["ironic"] = json!({"endpoint": "http://ironic:6385"});
+    }
+    let objects = render(&dir(controller), release, namespace, &values)?;
+    install_permissions(&plane.admin().await, &objects, namespace).await?;
+    let account = find(&objects, "ServiceAccount")?["metadata"]["name"].as_str();
+    Ok(account.context("the chart's ServiceAccount has no name")?.to_owned())
+}
+
 async fn apply(
     client: &Client,
     object: &Value,

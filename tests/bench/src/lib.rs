@@ -14,6 +14,7 @@ pub mod certs;
 pub mod chart;
 pub mod cluster_api;
 pub mod control_plane;
+pub mod controller;
 pub mod crds;
 pub mod faults;
 pub mod go;

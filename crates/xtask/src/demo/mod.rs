@@ -13,6 +13,7 @@ use bench::bmc::Rack;
 use bench::bmo;
 use bench::cluster_api::{ClusterApi, Masters, Provider, Workload};
 use bench::control_plane::ControlPlane;
+use bench::controller::Environment;
 use bench::crds::{self, Group};
 use bench::hive::StandIn;
 use bench::ironic::{Ironic, Options, Release};
@@ -25,7 +26,6 @@ use clap::ValueEnum;
 use self::pictures::Watching;
 use self::stage::{Bmc, Cluster, Controller, Server, Stage, Unknown};
 use crate::controllers::PODS;
-use crate::program::Environment;
 
 mod bmo_reboot;
 mod capm3_reuse;

@@ -8,13 +8,12 @@ use bench::bmc::Machine;
 use bench::cache;
 use bench::cluster_api::objects::Kind;
 use bench::control_plane::ControlPlane;
+use bench::controller::{Account, Environment, Running};
 use bench::objects;
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-
-use crate::program::{Account, Environment, Running};
 
 /// What runs, for `demo` to print and play on, and for `demo --down` to end.
 #[derive(Debug, Deserialize, Serialize)]

@@ -6,8 +6,7 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, ensure};
-
-use crate::program::family;
+use bench::controller::{family, told};
 
 /// Half of the processors are one server's alone, until this is dropped.
 pub(super) struct Apart {
@@ -62,9 +61,8 @@ fn run_on(processes: &BTreeSet<u32>, processors: &[u32]) -> anyhow::Result<()> {
 
 /// The processors of a process, by the kernel's word: numbers and ranges.
 fn allowed(status: &str) -> Option<Vec<u32>> {
-    let ranges = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     let mut processors = Vec::new();
-    for range in ranges.trim().split(',') {
+    for range in told(status, "Cpus_allowed_list")?.split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         processors.extend(first.parse::<u32>().ok()?..=last.parse().ok()?);
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use api_types::hive::ClusterPool;
 use bench::cluster_api::objects::Kind;
+use bench::controller::Running;
 use bench::crds::Group;
 use bench::objects::{annotate, apply, hive, namespace, secret};
 use clusterpool_inventory::make;
@@ -20,7 +21,6 @@ use serde_json::{Value, json};
 use super::row::CACHED_MEGABYTES;
 use super::watch::{self, Objects};
 use super::{Ground, Operation, Round, Trial, Work, each, fleet};
-use crate::program::Running;
 
 pub(super) const WORK: Work = Work {
     controller: "clusterpool-inventory",

@@ -12,6 +12,7 @@ use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
 use api_types::names::ferrite::NODE_ID;
 use bench::agent::Agent;
 use bench::bmo;
+use bench::controller::Running;
 use bench::crds::Group;
 use bench::load::millis;
 use bench::objects::{DISCOVERY, apply, merge, until};
@@ -28,7 +29,6 @@ use super::own_ironic::{FIRST, OwnIronic};
 use super::row::CACHED_MEGABYTES;
 use super::watch::{self, Objects};
 use super::{Figures, Ground, PATIENCE, Program, Trial, Work, each};
-use crate::program::Running;
 
 /// Ironic with its database is slower than the API server: what it takes to read the machines is told apart from what it
 /// takes to make hosts of them.
@@ -248,7 +248,7 @@ async fn bare(
     let same: Vec<DynamicObject> = same.collect();
     let count = u32::try_from(same.len())?;
     let namespace = ground.plane.namespace("bare").await;
-    let api = bmo::api(&program.account.client().await?, &namespace);
+    let api = bmo::api(&program.client().await?, &namespace);
     let post = async |host: &DynamicObject| {
         api.create(&PostParams::default(), host).await?;
         anyhow::Ok(())

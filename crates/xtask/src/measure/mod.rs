@@ -31,16 +31,18 @@ use anyhow::{Context, bail, ensure};
 use bench::audit::{Audit, Counts};
 use bench::cluster_api::{self, objects::Kind};
 use bench::control_plane::ControlPlane;
+use bench::controller::{Account, Environment, Running};
 use bench::crds::{self, Group};
+use bench::objects;
 use bench::programs::{self, Profile};
 use bench::steps::{step, step_async};
-use controller_kit::crd;
+use controller_kit::{connection, crd};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use kube::api::{Api, DynamicObject, ListParams};
+use kube::config::Kubeconfig;
 use tokio::sync::OnceCell;
 
 use crate::controllers::{self, PODS};
-use crate::program::{Account, Environment, Running};
 use own_ironic::OwnIronic;
 use row::{Cost, Figures, Idle, Reached, Report, Requests};
 
@@ -223,6 +225,12 @@ impl<'a> Program<'a> {
     async fn start(&self) -> anyhow::Result<Running> {
         let name = format!("measured-{}", self.account.namespace);
         Running::start(&name, &self.path, &self.account, &self.environment).await
+    }
+
+    /// A client that has its rights, and no connection yet: as its own.
+    async fn client(&self) -> anyhow::Result<kube::Client> {
+        let config = Kubeconfig::read_from(&self.account.kubeconfig)?;
+        Ok(connection::builder(objects::config(config).await?, "measure")?.build())
     }
 
     fn ironic(&self) -> anyhow::Result<&OwnIronic> {
@@ -549,7 +557,7 @@ async fn busy(
     let numbered = |number| Round { number: ROUNDS * round.number + number, ..round };
     let bare = async |number| {
         let round = numbered(BARE + number);
-        (operation.bare)(ground, program.account.client().await?, round).await
+        (operation.bare)(ground, program.client().await?, round).await
     };
     let mut before = bare(0).await?;
     let mut all = Vec::new();

@@ -5,9 +5,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use bench::load;
 use bench::plugin::PROGRAM;
 use bench::programs::{self, Profile};
+use bench::{controller, load};
 
 use super::Ground;
 use super::fleet::NAMESPACE;
@@ -57,19 +57,17 @@ async fn answer(
 ) -> anyhow::Result<(Duration, f64)> {
     let mut command = Command::new(program);
     command.args(words).env("KUBECONFIG", kubeconfig).stdout(Stdio::null()).stderr(Stdio::null());
-    let (began, mut kilobytes) = (Instant::now(), 0.0);
+    let (began, mut kilobytes) = (Instant::now(), 0);
     let mut child = command.spawn().with_context(|| format!("start {}", program.display()))?;
     let status = format!("/proc/{}/status", child.id());
     loop {
         if let Some(code) = child.try_wait()? {
             ensure!(code.success(), "{words:?}: {code}");
-            return Ok((began.elapsed(), kilobytes / 1000.0));
+            return Ok((began.elapsed(), kilobytes as f64 / 1000.0));
         }
         // It has none any more in the moment of its end.
         let text = std::fs::read_to_string(&status).unwrap_or_default();
-        let peak = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let peak = peak.and_then(|it| it.trim().trim_end_matches(" kB").parse().ok());
-        kilobytes = peak.unwrap_or(kilobytes);
+        kilobytes = controller::kilobytes(&text, "VmHWM").unwrap_or(kilobytes);
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }

@@ -19,8 +19,7 @@ use super::fleet::fleet;
 use super::machines::{self, CLUSTER_NAME};
 use super::row::CACHED_MEGABYTES;
 use super::watch::Objects;
-use super::{AT_ONCE, Ground, Trial, Work, each, watch};
-use crate::program::Account;
+use super::{AT_ONCE, Ground, Program, Trial, Work, each, watch};
 
 /// What it reaches is compared with bare requests among its own figures: most of its writes can wait, and do.
 pub(super) const WORK: Work = Work {
@@ -158,7 +157,7 @@ async fn storm(trial: &mut Trial<'_>) -> anyhow::Result<()> {
         let site = Site::new(ground, "storm", STORM).await?;
         site.pause(true).await?;
         site.requests(STORM).await?;
-        bare = bare.min(bare_storm(&site, &program.account).await?);
+        bare = bare.min(bare_storm(&site, program).await?);
         let running = program.start().await?;
         let mut hosts = site.hosts().await?;
         // It has its lease, has looked at everything, and has told each that it is paused.
@@ -184,8 +183,8 @@ async fn storm(trial: &mut Trial<'_>) -> anyhow::Result<()> {
 
 /// The same writes by somebody who need not think: under the controller's account, whose rights have to be looked up and who
 /// has to connect anew, and over when somebody who watches has seen all of them.
-async fn bare_storm(site: &Site<'_>, account: &Account) -> anyhow::Result<Duration> {
-    let api = bmo::api(&account.client().await?, &site.namespace);
+async fn bare_storm(site: &Site<'_>, program: &Program<'_>) -> anyhow::Result<Duration> {
+    let api = bmo::api(&program.client().await?, &site.namespace);
     let mut hosts = site.hosts().await?;
     let began = Instant::now();
     let bare = async |number: u32| {

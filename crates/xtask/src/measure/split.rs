@@ -8,6 +8,7 @@ use anyhow::{Context, ensure};
 use bench::agent::Agent;
 use bench::bmo;
 use bench::control_plane::ControlPlane;
+use bench::controller::{Environment, Running};
 use bench::objects::{self, HOST, until};
 use bench::steps::step_async;
 use futures_util::future::try_join_all;
@@ -17,7 +18,6 @@ use serde_json::{Value, json};
 use super::own_ironic::OwnIronic;
 use super::table::Column;
 use super::{Ground, Options, PATIENCE, Program, Work, fleet, row, table};
-use crate::program::{Environment, Running};
 
 /// A machine that is a host anywhere must not become one twice.
 const READS_ALL: &str = "host-discovery";

@@ -1,13 +1,13 @@
 //! All controllers on one API server: the others while one is measured, and all of them at rest on what was made before.
 
 use bench::cluster_api::objects::METAL3_MACHINE;
+use bench::controller::Running;
 use bench::objects::{HOST, hive};
 use bench::steps::step_async;
 use futures_util::future::try_join_all;
 
 use super::row::Report;
 use super::{Ground, Program, REST, at_work};
-use crate::program::Running;
 
 /// One after the other while the rest of them run, and all of them at rest in between, on what was made until then. Each
 /// program stands beside the number of its row.

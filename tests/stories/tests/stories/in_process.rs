@@ -29,19 +29,13 @@ pub(crate) async fn account_with(
     plane: &ControlPlane,
     controller: &str,
     name: &str,
-    mut values: Value,
+    values: Value,
 ) -> (kube::Config, String) {
-    let namespace = plane.namespace(&format!("{name}-account")).await;
-    // Two of the charts need it; it changes nothing about the rights.
-    if matches!(controller, "bmo-reboot" | "host-discovery") {
-        values["ironic"] = json!({"endpoint": "http://ironic:6385"});
-    }
+    let namespace = &plane.namespace(&format!("{name}-account")).await;
     // The name of a release makes those of its cluster-wide objects.
-    let objects = chart::render(&chart::dir(controller), &namespace, &namespace, &values).unwrap();
-    chart::install_permissions(&plane.admin().await, &objects, &namespace).await.unwrap();
-    let account = &chart::find(&objects, "ServiceAccount").unwrap()["metadata"]["name"];
-    let account = account.as_str().unwrap();
-    let config = chart::service_account_config(plane, &namespace, account).await.unwrap();
+    let account = chart::install_account(plane, controller, namespace, namespace, values);
+    let account = account.await.unwrap();
+    let config = chart::service_account_config(plane, namespace, &account).await.unwrap();
     (config, format!("system:serviceaccount:{namespace}:{account}"))
 }
 

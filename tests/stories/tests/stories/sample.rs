@@ -35,8 +35,7 @@ impl Installed {
         let own = plane.namespace("sample").await;
         let work = plane.namespace("sample-work").await;
         let values = json!({"watchNamespaces": [work]});
-        let objects = chart::render(&chart::dir("sample"), "sample", &own, &values).unwrap();
-        chart::install_permissions(&plane.admin().await, &objects, &own).await.unwrap();
+        chart::install_account(plane, "sample", "sample", &own, values).await.unwrap();
         let kubeconfig = chart::service_account_kubeconfig(plane, &own, "sample").await.unwrap();
         Self { plane, own, work, kubeconfig }
     }

@@ -9,49 +9,43 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use bench::chart;
-use bench::control_plane::ControlPlane;
-use bench::objects;
-use bench::process::{Service, free_port};
-use controller_kit::connection;
-use kube::config::Kubeconfig;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::controllers;
+use crate::chart;
+use crate::control_plane::ControlPlane;
+use crate::process::{Service, free_port};
 
 /// Ten instances of one controller that read a hundred thousand hosts each take minutes.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// Variables that a program is started with.
-pub(crate) type Environment = Vec<(&'static str, String)>;
+pub type Environment = Vec<(&'static str, String)>;
 
 /// As whom a program runs.
-#[derive(Clone)]
-pub(crate) struct Account {
-    pub(crate) user: String,
-    pub(crate) namespace: String,
-    kubeconfig: PathBuf,
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// As the API server's audit log names it.
+    pub user: String,
+    /// Where it is, and where its programs keep their leases.
+    pub namespace: String,
+    /// The file.
+    pub kubeconfig: PathBuf,
     /// Where a program's log goes.
     folder: PathBuf,
 }
 
 impl Account {
     /// The account of a controller's chart, with the rights that the chart gives it where it is installed with these values.
-    pub(crate) async fn of_chart(
+    pub async fn of_chart(
         plane: &ControlPlane,
         namespace: &str,
         controller: &str,
-        mut values: Value,
+        values: Value,
     ) -> anyhow::Result<Self> {
-        if controllers::speaks_to_ironic(controller) {
-            // What the chart refuses to be rendered without; the endpoint reaches only pods.
-            values["ironic"]["endpoint"] = json!("http://ironic:6385");
-        }
-        let objects = chart::render(&chart::dir(controller), controller, namespace, &values)?;
-        chart::install_permissions(&plane.admin().await, &objects, namespace).await?;
-        let kubeconfig = chart::service_account_kubeconfig(plane, namespace, controller).await?;
+        let name = chart::install_account(plane, controller, controller, namespace, values).await?;
+        let kubeconfig = chart::service_account_kubeconfig(plane, namespace, &name).await?;
         Ok(Self {
-            user: format!("system:serviceaccount:{namespace}:{controller}"),
+            user: format!("system:serviceaccount:{namespace}:{name}"),
             namespace: namespace.to_owned(),
             kubeconfig,
             folder: plane.dir().to_owned(),
@@ -59,7 +53,7 @@ impl Account {
     }
 
     /// One that may do everything.
-    pub(crate) fn of_admin(plane: &ControlPlane, namespace: &str) -> anyhow::Result<Self> {
+    pub fn of_admin(plane: &ControlPlane, namespace: &str) -> anyhow::Result<Self> {
         Ok(Self {
             user: namespace.to_owned(),
             namespace: namespace.to_owned(),
@@ -67,26 +61,25 @@ impl Account {
             folder: plane.dir().to_owned(),
         })
     }
-
-    /// A client that has these rights, and no connection yet: as a program's own.
-    pub(crate) async fn client(&self) -> anyhow::Result<kube::Client> {
-        let config = objects::config(Kubeconfig::read_from(&self.kubeconfig)?).await?;
-        Ok(connection::builder(config, "measure")?.build())
-    }
 }
 
 /// A program that is ready; it ends when this is dropped.
-pub(crate) struct Running {
-    pub(crate) ready_ms: f64,
-    pub(crate) ready_at: Instant,
-    pub(crate) address: String,
-    pub(crate) service: Service,
+#[derive(Debug)]
+pub struct Running {
+    /// How long it took from its start until it was ready.
+    pub ready_ms: f64,
+    /// When it was ready.
+    pub ready_at: Instant,
+    /// `127.0.0.1:<port>`, where it answers.
+    pub address: String,
+    /// The process.
+    pub service: Service,
 }
 
 impl Running {
     /// Starts it and waits until it says that it is ready. All that it is told stands in its environment, so that a
     /// script of two lines can tell it to a foreign controller in that one's own words.
-    pub(crate) async fn start(
+    pub async fn start(
         name: &str,
         program: &Path,
         account: &Account,
@@ -117,54 +110,56 @@ impl Running {
     }
 
     /// Ends it as a cluster would, so that it gives its lease back.
-    pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
+    pub async fn stop(mut self) -> anyhow::Result<()> {
         tokio::task::spawn_blocking(move || self.service.stop(PATIENCE)).await??;
         Ok(())
     }
 
     /// What it has in memory.
-    pub(crate) fn resident_megabytes(&self) -> anyhow::Result<f64> {
-        let (_, kilobytes) = self.process()?;
-        Ok(megabytes(kilobytes * 1024))
+    pub fn resident_megabytes(&self) -> anyhow::Result<f64> {
+        Ok(megabytes(self.kilobytes("VmRSS")? * 1024))
+    }
+
+    /// A line of the kernel's account of its memory.
+    pub fn kilobytes(&self, line: &str) -> anyhow::Result<u64> {
+        let status = fs::read_to_string(self.process()?.join("status"))?;
+        kilobytes(&status, line).with_context(|| format!("the kernel does not tell {line}"))
     }
 
     /// How large the program is: behind a script that tells it its flags, the one that the script becomes.
-    pub(crate) fn program_megabytes(&self) -> anyhow::Result<f64> {
-        let (folder, _) = self.process()?;
-        Ok(megabytes(fs::metadata(folder.join("exe"))?.len()))
+    pub fn program_megabytes(&self) -> anyhow::Result<f64> {
+        Ok(megabytes(fs::metadata(self.process()?.join("exe"))?.len()))
     }
 
     /// Processor time that it has used so far, in milliseconds. The kernel counts it in steps of ten.
-    pub(crate) fn cpu_ms(&self) -> anyhow::Result<f64> {
-        let (folder, _) = self.process()?;
-        let stat = fs::read_to_string(folder.join("stat"))?;
-        let ticks =
-            ticks(&stat).context("the kernel does not say how long the program computed")?;
+    pub fn cpu_ms(&self) -> anyhow::Result<f64> {
+        let stat = fs::read_to_string(self.process()?.join("stat"))?;
+        let ticks = ticks(&stat).context("the kernel does not tell for how long it computed")?;
         Ok(ticks as f64 * 10.0)
     }
 
     /// The sum of all series of one of its metrics.
-    pub(crate) async fn metric(&self, name: &str) -> anyhow::Result<f64> {
+    pub async fn metric(&self, name: &str) -> anyhow::Result<f64> {
         let (address, name) = (self.address.clone(), name.to_owned());
         let text = tokio::task::spawn_blocking(move || ask(&address, "/metrics")).await??;
-        Ok(bench::prometheus::sum(&text, &name))
+        Ok(crate::prometheus::sum(&text, &name))
     }
 
-    /// Its folder below /proc, and its kilobytes in memory. The largest of the processes that were started for it: beside it
-    /// there are the shells that guard it or prepared its flags.
-    fn process(&self) -> anyhow::Result<(PathBuf, u64)> {
+    /// Its folder below /proc. The largest of the processes that were started for it: beside it there are the shells that guard it
+    /// or prepared its flags.
+    fn process(&self) -> anyhow::Result<PathBuf> {
         let of = |process: u32| {
             let folder = Path::new("/proc").join(process.to_string());
             let status = fs::read_to_string(folder.join("status")).ok()?;
-            Some((resident(&status)?, folder))
+            Some((kilobytes(&status, "VmRSS")?, folder))
         };
         let most = family(self.service.group()).into_iter().filter_map(of).max();
-        most.map(|(kilobytes, folder)| (folder, kilobytes)).context("the program has ended")
+        most.map(|(_, folder)| folder).context("the program has ended")
     }
 }
 
 /// A process and all that it started.
-pub(crate) fn family(root: u32) -> BTreeSet<u32> {
+pub fn family(root: u32) -> BTreeSet<u32> {
     let mut family = BTreeSet::from([root]);
     for task in fs::read_dir(format!("/proc/{root}/task")).into_iter().flatten().flatten() {
         let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
@@ -183,10 +178,14 @@ fn ticks(stat: &str) -> Option<u64> {
     Some(user.parse::<u64>().ok()? + system.parse::<u64>().ok()?)
 }
 
-/// Kilobytes, by the kernel's word.
-fn resident(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse().ok()
+/// A line of what the kernel tells of a process in `/proc/<process>/status`.
+pub fn told<'a>(status: &'a str, line: &str) -> Option<&'a str> {
+    status.lines().find_map(|it| it.strip_prefix(line)?.strip_prefix(':')).map(str::trim)
+}
+
+/// The same for one about memory.
+pub fn kilobytes(status: &str, line: &str) -> Option<u64> {
+    told(status, line)?.strip_suffix(" kB")?.parse().ok()
 }
 
 fn megabytes(bytes: u64) -> f64 {
@@ -214,8 +213,8 @@ mod tests {
     #[test]
     fn the_kernels_word_is_read_in_kilobytes() {
         let status = "Name:\tminimal\nVmHWM:\t   12000 kB\nVmRSS:\t   10240 kB\nThreads:\t3\n";
-        assert_eq!(resident(status), Some(10_240));
-        assert_eq!(resident("Name:\tkworker\n"), None);
+        assert_eq!(kilobytes(status, "VmRSS"), Some(10_240));
+        assert_eq!(kilobytes("Name:\tkworker\n", "VmRSS"), None);
     }
 
     #[test]
