@@ -24,6 +24,8 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::objects;
+
 /// The label of clusters and claims that a stand-in plays for; its value is the stand-in's own.
 pub const PLAYED_BY: &str = "bench.ferrite.metal3.io/played-by";
 /// Objects that it looks at at the same time; each always in the same lane, so that no two looks at one overtake each other.
@@ -32,6 +34,30 @@ const DEPROVISION: &str = "hive.openshift.io/deprovision";
 const CLAIM: &str = "hive.openshift.io/claim";
 const PAUSE: &str = "hive.openshift.io/reconcile-pause";
 const REMOVE: &str = "hive.openshift.io/remove-cluster-from-pool";
+
+/// The pull secret of [`materials`].
+pub const PULL: &str = "{\"auths\":{}}";
+/// The credentials of [`materials`].
+pub const CLOUDS: &str = "clouds: {}";
+
+/// Makes what a pool refers to: a release, and the secrets `template`, `pull` and `cloud`.
+pub async fn materials(
+    client: &Client,
+    namespace: &str,
+    release: &str,
+    template: &str,
+) -> anyhow::Result<()> {
+    let spec = json!({ "releaseImage": "registry.example.com/release:1" });
+    objects::apply(client, None, &objects::hive("ClusterImageSet").object(release, &spec)).await?;
+    for (name, key, text) in [
+        ("template", "install-config.yaml", template),
+        ("pull", ".dockerconfigjson", PULL),
+        ("cloud", "clouds.yaml", CLOUDS),
+    ] {
+        objects::secret(client, namespace, name, &json!({ key: text })).await?;
+    }
+    Ok(())
+}
 
 /// A kind of Hive.
 pub fn kind(kind: &str) -> ApiResource {

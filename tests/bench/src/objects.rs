@@ -5,14 +5,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Client, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::cluster_api::objects::Kind;
+use crate::cluster_api::objects::{Kind, MACHINE, METAL3_MACHINE, OF_CLUSTER, machine, owned_by};
 
 /// A server.
 pub const HOST: Kind = Kind { api_version: "metal3.io/v1alpha1", kind: "BareMetalHost" };
@@ -67,6 +67,31 @@ pub async fn secret(
         "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name }, "stringData": data,
     });
     apply(client, Some(namespace), &object).await.map(drop)
+}
+
+/// Makes a `Metal3Machine` and the Machine that it is of, which nobody else has made and which gets its name and its labels.
+pub async fn make_machine(
+    client: &Client,
+    namespace: &str,
+    mut metal: Value,
+) -> anyhow::Result<DynamicObject> {
+    let metadata = &metal["metadata"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut owner = machine(&text(&metadata["name"]), &text(&metadata["labels"][OF_CLUSTER]));
+    owner["metadata"]["labels"] = metadata["labels"].clone();
+    let owner = MACHINE.create(client, namespace, owner).await?;
+    metal["metadata"]["ownerReferences"] = owned_by(MACHINE, &owner);
+    METAL3_MACHINE.create(client, namespace, metal).await
+}
+
+/// What a health check makes for a Machine.
+pub async fn make_request(client: &Client, namespace: &str, machine: &str) -> anyhow::Result<()> {
+    let owner = MACHINE.api(client, namespace).get(machine).await?;
+    let strategy = json!({ "type": "reboot", "retryLimit": 1, "timeout": "600s" });
+    let mut request = REMEDIATION.object(machine, &json!({ "strategy": strategy }));
+    request["metadata"]["labels"] = json!({ OF_CLUSTER: owner.labels().get(OF_CLUSTER) });
+    request["metadata"]["ownerReferences"] = owned_by(MACHINE, &owner);
+    REMEDIATION.create(client, namespace, request).await.map(drop)
 }
 
 /// Changes some fields of an object.

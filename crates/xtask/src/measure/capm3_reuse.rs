@@ -11,14 +11,14 @@ use api_types::names::metal3::HOST;
 use bench::bmo;
 use bench::cluster_api::objects::{METAL3_MACHINE, OF_CLUSTER, image, metal3_machine};
 use bench::crds::Group;
-use bench::objects::{self, merge_status};
+use bench::objects::{self, make_machine, merge_status};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use super::fleet::{self, NAMESPACE, fleet};
-use super::machines::{self, CLUSTER_NAME, cluster};
+use super::machines::{CLUSTER_NAME, cluster};
 use super::plugin;
 use super::{Ground, Operation, Program, Round, Trial, Work, each, watch};
 
@@ -131,7 +131,7 @@ async fn machine(
     if let Some(rack) = rack {
         object["spec"]["hostSelector"] = json!({ "matchLabels": fleet::in_rack(rack) });
     }
-    machines::machine(ground, namespace, object).await.map(drop)
+    make_machine(&ground.admin, namespace, object).await.map(drop)
 }
 
 async fn prepare(ground: &Ground, round: Round) -> anyhow::Result<()> {

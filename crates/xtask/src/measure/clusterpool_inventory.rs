@@ -7,7 +7,8 @@ use api_types::hive::ClusterPool;
 use bench::cluster_api::objects::Kind;
 use bench::controller::Running;
 use bench::crds::Group;
-use bench::objects::{annotate, apply, hive, namespace, secret};
+use bench::hive::{CLOUDS, PULL, materials};
+use bench::objects::{annotate, apply, hive, namespace};
 use clusterpool_inventory::make;
 use clusterpool_inventory::platform::Platform;
 use clusterpool_inventory::seen::Part;
@@ -49,8 +50,6 @@ controlPlane: {name: master, replicas: 3}
 compute: [{name: worker, replicas: 2}]
 platform: {openstack: {cloud: here, externalNetwork: outside}}
 ";
-const PULL: &str = "{\"auths\":{}}";
-const CLOUDS: &str = "clouds: {}";
 const PAUSE: &str = api_types::names::hive::RECONCILE_PAUSE;
 const OWNER: &str = api_types::names::ferrite::POOL_OWNER;
 /// Clusters that are deleted one after the other, and passes whose cost is measured.
@@ -200,16 +199,8 @@ fn pool_of(round: usize) -> String {
 /// A pool of that size with as many entries.
 async fn prepare(ground: &Ground, round: Round) -> anyhow::Result<()> {
     let (client, name) = (&ground.admin, pool_of(round.number));
-    let release = json!({ "releaseImage": "registry.example.com/release:1" });
-    apply(client, None, &hive("ClusterImageSet").object(RELEASE, &release)).await?;
     namespace(client, &name).await?;
-    for (of, key, text) in [
-        ("template", "install-config.yaml", TEMPLATE),
-        ("pull", ".dockerconfigjson", PULL),
-        ("cloud", "clouds.yaml", CLOUDS),
-    ] {
-        secret(client, &name, of, &json!({ key: text })).await?;
-    }
+    materials(client, &name, RELEASE, TEMPLATE).await?;
     entries(client, &name, round.count).await?;
     apply(client, Some(&name), &hive("ClusterPool").object(&name, &spec(round.count)))
         .await

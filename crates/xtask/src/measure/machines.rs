@@ -1,9 +1,8 @@
 //! Machines of a cluster on Metal3, as Cluster API makes them.
 
-use bench::cluster_api::objects::{self, CLUSTER, MACHINE, METAL3_MACHINE};
+use bench::cluster_api::objects::{self, CLUSTER};
 use bench::objects::{apply, merge_status, namespace as make_namespace, secret};
-use kube::api::DynamicObject;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Ground, fleet};
 
@@ -30,18 +29,4 @@ pub(super) async fn cluster(ground: &Ground, namespace: &str) -> anyhow::Result<
     merge_status(&CLUSTER.api(client, namespace), CLUSTER_NAME, &ready).await?;
     secret(client, namespace, "boot", &json!({ "value": "x" })).await?;
     fleet::credentials(ground, namespace).await
-}
-
-/// A Machine and its `Metal3Machine`, which is given.
-pub(super) async fn machine(
-    ground: &Ground,
-    namespace: &str,
-    mut metal3_machine: Value,
-) -> anyhow::Result<DynamicObject> {
-    let name = metal3_machine["metadata"]["name"].as_str().unwrap_or_default();
-    let mut machine = objects::machine(name, CLUSTER_NAME);
-    machine["metadata"]["labels"] = metal3_machine["metadata"]["labels"].clone();
-    let machine = MACHINE.create(&ground.admin, namespace, machine).await?;
-    metal3_machine["metadata"]["ownerReferences"] = objects::owned_by(MACHINE, &machine);
-    METAL3_MACHINE.create(&ground.admin, namespace, metal3_machine).await
 }

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use api_types::names::metal3::HOST;
-use bench::cluster_api::objects::{
-    CLUSTER, MACHINE, METAL3_MACHINE, OF_CLUSTER, metal3_machine, owned_by,
-};
+use bench::cluster_api::objects::{CLUSTER, MACHINE, METAL3_MACHINE, metal3_machine};
 use bench::crds::Group;
-use bench::objects::{REMEDIATION, annotate, merge, merge_status, secret};
+use bench::objects::{
+    REMEDIATION, annotate, make_machine, make_request, merge, merge_status, secret,
+};
 use bench::power::{NODE, Operator, PLAYED};
 use bench::{bmo, kubelet, load};
 use kube::ResourceExt;
@@ -77,7 +77,7 @@ impl<'a> Site<'a> {
         let host = format!("h-{number}");
         let mut object = metal3_machine(&name, CLUSTER_NAME);
         object["metadata"]["annotations"] = json!({ HOST: format!("{}/{host}", self.namespace) });
-        let metal = machines::machine(self.ground, &self.namespace, object).await?;
+        let metal = make_machine(client, &self.namespace, object).await?;
         let node = json!({ "nodeRef": { "name": self.node(number) } });
         merge_status(&MACHINE.api(client, &self.namespace), &name, &node).await?;
         let image = json!({ "url": "http://i/i" });
@@ -91,19 +91,12 @@ impl<'a> Site<'a> {
         let provisioning = json!({ "state": "provisioned", "ID": "played", "image": image });
         let mut host = bmo::host(&host, &json!({ PLAYED: self.namespace }), &spec);
         host["metadata"]["annotations"] = json!({ NODE: self.node(number) });
-        bmo::create(&self.ground.admin, &self.namespace, host, &bmo::well(true, &provisioning))
-            .await
+        bmo::create(client, &self.namespace, host, &bmo::well(true, &provisioning)).await
     }
 
     /// What a health check makes.
     async fn request(&self, number: u32) -> anyhow::Result<()> {
-        let (client, name) = (&self.ground.admin, format!("m-{number}"));
-        let machine = MACHINE.api(client, &self.namespace).get(&name).await?;
-        let strategy = json!({"type": "reboot", "retryLimit": 1, "timeout": "600s"});
-        let mut object = REMEDIATION.object(&name, &json!({ "strategy": strategy }));
-        object["metadata"]["labels"] = json!({ OF_CLUSTER: CLUSTER_NAME });
-        object["metadata"]["ownerReferences"] = owned_by(MACHINE, &machine);
-        REMEDIATION.create(client, &self.namespace, object).await.map(drop)
+        make_request(&self.ground.admin, &self.namespace, &format!("m-{number}")).await
     }
 
     async fn requests(&self, count: u32) -> anyhow::Result<()> {

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use api_types::names;
-use bench::cluster_api::objects::{self, CLUSTER, Kind, MACHINE, METAL3_MACHINE};
+use bench::cluster_api::objects::{self, CLUSTER, Kind};
 use bench::hive;
 pub(crate) use bench::objects::{DISCOVERY, HOST, REMEDIATION};
-use bench::objects::{apply, hive as of_hive, secret};
+use bench::objects::{hive as of_hive, make_machine, make_request, secret};
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -95,7 +95,6 @@ impl Played {
 
     /// A Machine of nobody and its `Metal3Machine`, which may name a host.
     pub(crate) async fn machine(&self, name: &str, host: Option<&str>) -> DynamicObject {
-        let machine = self.create(MACHINE, objects::machine(name, CLUSTER_NAME)).await;
         let mut metal = objects::metal3_machine(name, CLUSTER_NAME);
         // That of the hosts which stories make.
         metal["spec"]["image"]["url"] = json!("http://i/i");
@@ -104,30 +103,19 @@ impl Played {
             metal["metadata"]["annotations"] =
                 json!({ names::metal3::HOST: format!("{}/{host}", self.namespace) });
         }
-        metal["metadata"]["ownerReferences"] = objects::owned_by(MACHINE, &machine);
-        self.create(METAL3_MACHINE, metal).await
+        make_machine(&self.client, &self.namespace, metal).await.unwrap()
     }
 
     /// What a health check makes for a machine.
     pub(crate) async fn request(&self, machine: &str) {
-        let owned = self.api(MACHINE).get(machine).await.unwrap();
-        let strategy = json!({ "type": "reboot", "retryLimit": 1, "timeout": "600s" });
-        let mut request = REMEDIATION.object(machine, &json!({ "strategy": strategy }));
-        request["metadata"]["labels"] = json!({ names::capi::CLUSTER_NAME: CLUSTER_NAME });
-        request["metadata"]["ownerReferences"] = objects::owned_by(MACHINE, &owned);
-        self.create(REMEDIATION, request).await;
+        make_request(&self.client, &self.namespace, machine).await.unwrap();
     }
 
     /// What a pool refers to.
     pub(crate) async fn materials(&self) {
-        let release = json!({ "releaseImage": "registry.example.com/release:1" });
-        let set = of_hive("ClusterImageSet").object(RELEASE, &release);
-        apply(&self.client, None, &set).await.unwrap();
         let template =
             "apiVersion: v1\nmetadata: {name: to-be-replaced}\nplatform: {openstack: {}}\n";
-        self.secret("template", "install-config.yaml", template).await;
-        self.secret("pull", ".dockerconfigjson", "{\"auths\":{}}").await;
-        self.secret("cloud", "clouds.yaml", "clouds: {}").await;
+        hive::materials(&self.client, &self.namespace, RELEASE, template).await.unwrap();
     }
 
     /// One entry more, called `e<number>`, in a pool that wants as many clusters as it has entries.
