@@ -191,25 +191,22 @@ fn http() -> anyhow::Result<reqwest::Client> {
     Ok(builder.timeout(Duration::from_secs(30)).build()?)
 }
 
+fn own_http() -> reqwest::Client {
+    certs::install_provider();
+    http().unwrap_or_default()
+}
+
 /// One machine with its BMC.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Machine {
     address: String,
     id: String,
+    /// Whoever reads of a machine that another process keeps asks it with a client of its own.
+    #[serde(skip, default = "own_http")]
     http: reqwest::Client,
 }
 
 impl Machine {
-    /// A machine of an emulator that another process keeps, by [`Self::address`] and [`Self::system_path`].
-    ///
-    /// # Errors
-    /// When no HTTP client can be made.
-    pub fn at(address: &str, system_path: &str) -> anyhow::Result<Self> {
-        certs::install_provider();
-        let id = system_path.rsplit('/').next().unwrap_or_default().to_owned();
-        Ok(Self { address: address.to_owned(), id, http: http()? })
-    }
-
     /// The BMC's address, `http://127.0.0.1:<port>`.
     pub fn address(&self) -> &str {
         &self.address
@@ -218,6 +215,19 @@ impl Machine {
     /// The machine's path in Redfish.
     pub fn system_path(&self) -> String {
         format!("/redfish/v1/Systems/{}", self.id)
+    }
+
+    /// Where it is in Redfish.
+    pub fn url(&self) -> String {
+        format!("{}{}", self.address, self.system_path())
+    }
+
+    /// `On` or `Off`, as its BMC says.
+    ///
+    /// # Errors
+    /// When the emulator does not answer.
+    pub async fn state(&self) -> anyhow::Result<String> {
+        Ok(self.seen().await?.state)
     }
 
     /// Its state, and all that happened to it.

@@ -90,7 +90,7 @@ impl Scene<'_> {
     ) -> anyhow::Result<()> {
         let look = async || {
             let host = self.place.get(HOST, &self.server.name).await?;
-            let power = self.server.bmc.power().await?;
+            let power = self.server.bmc.state().await?;
             let is_so = is_so(&host, &power);
             let (name, on) = (self.server.name.clone(), powered_on(&host).to_string());
             anyhow::Ok((vec![vec![name, power, on, rebooting(&host), keys(&host)]], is_so))

@@ -131,7 +131,7 @@ async fn bring_up(
             let image = all.iter().find(|it| host_of(it) == server.name).map(cloned_from);
             rows.push(vec![
                 server.name.clone(),
-                server.bmc.power().await?,
+                server.bmc.state().await?,
                 text(&host["status"]["provisioning"]["state"]),
                 consumer(&host),
                 image.unwrap_or_else(|| "-".to_owned()),

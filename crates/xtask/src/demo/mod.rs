@@ -24,7 +24,7 @@ use bench::{cache, go};
 use clap::ValueEnum;
 
 use self::pictures::Watching;
-use self::stage::{Bmc, Cluster, Controller, Server, Stage, Unknown};
+use self::stage::{Cluster, Controller, Server, Stage, Unknown};
 use crate::controllers::PODS;
 
 mod bmo_reboot;
@@ -216,7 +216,7 @@ async fn keep() -> anyhow::Result<()> {
         let enrolled = known.iter().enumerate().map(async |(number, machine)| {
             let name = format!("server-{number}");
             let node = ironic.enroll(&name, machine).await?;
-            Ok::<_, anyhow::Error>(Server { name, node, bmc: Bmc::of(machine) })
+            Ok::<_, anyhow::Error>(Server { name, node, bmc: machine.clone() })
         });
         futures_util::future::try_join_all(enrolled).await
     })
@@ -229,7 +229,7 @@ async fn keep() -> anyhow::Result<()> {
     let _registrar = Registrar::start(hosts, Arc::clone(&ironic));
     let unknown = (SERVERS..).zip(unknown).map(|(number, machine)| {
         let ip = Rack::ip(u32::try_from(number)?);
-        anyhow::Ok(Unknown { ip, bmc: Bmc::of(machine) })
+        anyhow::Ok(Unknown { ip, bmc: machine.clone() })
     });
     let unknown = unknown.collect::<anyhow::Result<_>>()?;
     let cluster = Cluster { namespace: workload.namespace.clone(), name: workload.cluster.clone() };

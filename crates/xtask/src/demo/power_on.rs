@@ -66,7 +66,7 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
 
 /// Somebody presses the button; the machine boots the agent from the network.
 async fn switch_on(stage: &Stage, unknown: &Unknown, number: u32) -> anyhow::Result<String> {
-    unknown.bmc.machine()?.press("On").await?;
+    unknown.bmc.press("On").await?;
     let mut agent = Agent::new(number);
     agent.hostname = format!("anvil-{number}");
     agent.bmc_address = Some(unknown.ip.to_string());
@@ -114,7 +114,7 @@ async fn row(place: &Place, name: &str, unknown: &Unknown) -> anyhow::Result<Vec
     Ok(vec![
         name.to_owned(),
         unknown.ip.to_string(),
-        unknown.bmc.power().await?,
+        unknown.bmc.state().await?,
         state,
         text(consumer),
         text(&machine["status"]["nodeRef"]["name"]),

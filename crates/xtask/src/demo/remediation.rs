@@ -151,7 +151,7 @@ impl Scene<'_> {
             let is_marked = host["metadata"]["annotations"][UNHEALTHY].is_string();
             rows.push(vec![
                 server.name.clone(),
-                server.bmc.power().await?,
+                server.bmc.state().await?,
                 machine.cloned().unwrap_or_else(|| "-".to_owned()),
                 ready,
                 step(&request),
@@ -179,7 +179,7 @@ impl Scene<'_> {
             let request = self.place.get(REMEDIATION, machine).await?;
             asked |= !request.is_null();
             let waits = request["status"]["step"] == "recover";
-            if waits && !booted && server.bmc.power().await? == "On" {
+            if waits && !booted && server.bmc.state().await? == "On" {
                 kubelet::boot(&self.workload, &node).await?;
                 booted = true;
             }

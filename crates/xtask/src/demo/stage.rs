@@ -34,7 +34,7 @@ pub(crate) struct Server {
     pub(crate) name: String,
     /// UUID of its node in Ironic.
     pub(crate) node: String,
-    pub(crate) bmc: Bmc,
+    pub(crate) bmc: Machine,
 }
 
 /// One that Ironic does not know.
@@ -42,14 +42,7 @@ pub(crate) struct Server {
 pub(crate) struct Unknown {
     /// What it calls its BMC.
     pub(crate) ip: Ipv4Addr,
-    pub(crate) bmc: Bmc,
-}
-
-/// Where a BMC is, and the machine behind it.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub(crate) struct Bmc {
-    address: String,
-    system: String,
+    pub(crate) bmc: Machine,
 }
 
 /// The cluster that Cluster API's managers drive.
@@ -65,25 +58,6 @@ pub(crate) struct Controller {
     pub(crate) name: String,
     pub(crate) address: String,
     pub(crate) log: PathBuf,
-}
-
-impl Bmc {
-    pub(crate) fn of(machine: &Machine) -> Self {
-        Self { address: machine.address().to_owned(), system: machine.system_path() }
-    }
-
-    pub(crate) fn machine(&self) -> anyhow::Result<Machine> {
-        Machine::at(&self.address, &self.system)
-    }
-
-    pub(crate) fn url(&self) -> String {
-        format!("{}{}", self.address, self.system)
-    }
-
-    /// `On` or `Off`, as its BMC says.
-    pub(crate) async fn power(&self) -> anyhow::Result<String> {
-        Ok(self.machine()?.seen().await?.state)
-    }
 }
 
 impl Stage {

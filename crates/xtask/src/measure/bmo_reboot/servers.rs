@@ -99,7 +99,7 @@ impl<'a> Servers<'a> {
     /// A machine that runs already, which nobody need install. The operator registers its hosts itself.
     async fn make(&self, number: usize, machine: &Machine) -> anyhow::Result<()> {
         machine.press("On").await?;
-        let address = format!("redfish+{}{}", machine.address(), machine.system_path());
+        let address = format!("redfish+{}", machine.url());
         let spec = json!({
             "online": true, "externallyProvisioned": true,
             "bootMACAddress": format!("52:54:00:00:00:{number:02x}"),
