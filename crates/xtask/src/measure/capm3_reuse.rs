@@ -162,7 +162,7 @@ async fn done(ground: &Ground, round: Round) -> anyhow::Result<()> {
 
 async fn further(trial: Trial<'_>) -> anyhow::Result<()> {
     let Trial { ground, program, mut figures } = trial;
-    let took = freed(ground, program).await?;
+    let took = freed(program).await?;
     figures.percentiles("ms from a host that is free to its claim", &took, Some(50.0))?;
     if program.is_peer {
         return Ok(());
@@ -176,7 +176,8 @@ async fn further(trial: Trial<'_>) -> anyhow::Result<()> {
 }
 
 /// How long a host that became free waits for the machine that waits for it.
-async fn freed(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Vec<Duration>> {
+async fn freed(program: &Program<'_>) -> anyhow::Result<Vec<Duration>> {
+    let ground = program.ground;
     let namespace = ground.plane.namespace("freed").await;
     cluster(ground, &namespace).await?;
     let busy = bmo::well(false, &json!({ "state": "deprovisioning", "ID": "freed" }));

@@ -261,7 +261,7 @@ async fn further(trial: Trial<'_>) -> anyhow::Result<()> {
     let pool = newest(ground).await?;
     let count = clusters_of(ground.hosts);
     let running = program.start().await?;
-    program.rest(ground).await?;
+    program.rest().await?;
     // Of Hive another controller gives an entry back, with all else that is the cluster's.
     if !program.is_peer {
         let mark = ground.audit.mark().await?;

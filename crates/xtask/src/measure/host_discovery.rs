@@ -83,14 +83,14 @@ async fn further(trial: Trial<'_>) -> anyhow::Result<()> {
     figures.add(format!("hosts a second, {new} approved at once"), 1.0 / made)?;
     let memory = running.resident_megabytes()?;
     marked(own, new).await?;
-    program.rest(ground).await?;
-    at_rest(ground, program, &running, &mut figures).await?;
+    program.rest().await?;
+    at_rest(program, &running, &mut figures).await?;
     let latest = switched_on(ground, own, &site).await?;
     let slower = hung::slower(ground, own, &node, &site).await?;
     running.stop().await?;
-    let sync = full_sync(ground, program).await?;
+    let sync = full_sync(program).await?;
     let apart = Apart::begin(own.ironic.group())?;
-    let (posted, bare) = bare(ground, program, &site).await?;
+    let (posted, bare) = bare(program, &site).await?;
     drop(apart);
 
     let bare = each(bare, posted);
@@ -170,7 +170,6 @@ async fn marked(own: &OwnIronic, new: u32) -> anyhow::Result<()> {
 }
 
 async fn at_rest(
-    ground: &Ground,
     program: &Program<'_>,
     running: &Running,
     figures: &mut Figures<'_>,
@@ -178,7 +177,7 @@ async fn at_rest(
     let proxy = &program.ironic()?.proxy;
     let polls = running.metric(POLLS).await?;
     let before = proxy.requests().len();
-    let counts = ground.during(POLL * 4).await?;
+    let counts = program.ground.during(POLL * 4).await?;
     let asked = proxy.requests().split_off(before);
     let polls = running.metric(POLLS).await? - polls;
     ensure!(polls > 0.0, "Ironic was not asked at all");
@@ -209,9 +208,9 @@ fn is_of(host: &PartialObjectMeta<BareMetalHost>, node: &str) -> bool {
 }
 
 /// What a list of all nodes costs the program itself, in milliseconds, the polls between two of them included.
-async fn full_sync(ground: &Ground, program: &Program<'_>) -> anyhow::Result<f64> {
+async fn full_sync(program: &Program<'_>) -> anyhow::Result<f64> {
     let often = vec![("FERRITE_FULL_SYNC_INTERVAL", "20s".to_owned())];
-    let running = program.told(ground, often).await?.start().await?;
+    let running = program.told(often).await?.start().await?;
     // It takes the lease, lists the hosts, and sees every node for the first time.
     fulls(&running, 2.0).await?;
     let before = running.cpu_ms()?;
@@ -233,11 +232,8 @@ async fn fulls(running: &Running, wanted: f64) -> anyhow::Result<()> {
 /// Makes the same hosts in another namespace, as many at a time as the controller does and under its account, whose rights
 /// have to be looked up. How many, and how long it took until somebody who watches, as with the controller's, has seen them.
 /// All of them: the API server collects its garbage each few seconds, and a shorter run falls between.
-async fn bare(
-    ground: &Ground,
-    program: &Program<'_>,
-    site: &str,
-) -> anyhow::Result<(u32, Duration)> {
+async fn bare(program: &Program<'_>, site: &str) -> anyhow::Result<(u32, Duration)> {
+    let ground = program.ground;
     let made = bmo::api(&ground.admin, site).list(&ListParams::default()).await?.items;
     let same = made.into_iter().map(|host| {
         let mut object = DynamicObject::new(&host.name_any(), &bmo::hosts()).data(host.data);

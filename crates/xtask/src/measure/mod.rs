@@ -173,6 +173,7 @@ impl Work {
 /// A program that is put to a controller's work.
 #[derive(Clone)]
 struct Program<'a> {
+    ground: &'a Ground,
     work: &'a Work,
     path: PathBuf,
     /// It is not the project's own.
@@ -185,7 +186,7 @@ struct Program<'a> {
 impl<'a> Program<'a> {
     /// Makes what it needs to be ready.
     async fn on(
-        ground: &Ground,
+        ground: &'a Ground,
         work: &'a Work,
         path: PathBuf,
         is_peer: bool,
@@ -212,12 +213,12 @@ impl<'a> Program<'a> {
             ironic = Some(Rc::new(own));
         }
         let account = account(ground, work, is_peer).await?;
-        Ok(Self { work, path, is_peer, account, environment, ironic })
+        Ok(Self { ground, work, path, is_peer, account, environment, ironic })
     }
 
     /// Another instance, with an account of its own and told something more.
-    async fn told(&self, ground: &Ground, more: Environment) -> anyhow::Result<Self> {
-        let account = account(ground, self.work, self.is_peer).await?;
+    async fn told(&self, more: Environment) -> anyhow::Result<Self> {
+        let account = account(self.ground, self.work, self.is_peer).await?;
         let environment = [self.environment.clone(), more].concat();
         Ok(Self { account, environment, ..self.clone() })
     }
@@ -264,11 +265,9 @@ impl<'a> Program<'a> {
     }
 
     /// Waits until it lets some seconds pass without a write.
-    async fn rest(&self, ground: &Ground) -> anyhow::Result<()> {
+    async fn rest(&self) -> anyhow::Result<()> {
         for _ in 0..30 {
-            let mark = ground.audit.mark().await?;
-            tokio::time::sleep(REST / 2).await;
-            if self.writes(&ground.audit.since(mark).await?) == 0 {
+            if self.writes(&self.ground.during(REST / 2).await?) == 0 {
                 return Ok(());
             }
         }
@@ -455,16 +454,17 @@ async fn measure(
     if together {
         together::measure(&ground, &programs, &options.controller, report).await?;
     }
-    let measured = programs.iter().filter(|_| !together);
-    let alone: Vec<(usize, &Work)> = measured.map(|(row, it)| (*row, it.work)).collect();
+    let alone: Vec<usize> = programs.iter().filter(|_| !together).map(|it| it.0).collect();
     // With them the Ironics of those that have one.
-    drop((programs, ground));
+    drop(programs);
+    drop(ground);
     // Each with a server of its own: what another has made would be its work too.
-    for (row, work) in alone {
+    for row in alone {
         let measured = async {
             let ground = Ground::new("work", options.hosts).await?;
-            let program = Program::on(&ground, work, work.program(folder), false).await?;
-            at_work(&ground, &program, report, row).await
+            let path = works[row].program(folder);
+            let program = Program::on(&ground, works[row], path, false).await?;
+            at_work(&program, report, row).await
         };
         let measured = measured.await;
         report.unless_failed(row, measured);
@@ -474,7 +474,7 @@ async fn measure(
         let measured = async {
             let ground = Ground::new("peer", options.hosts).await?;
             let program = at_rest(&ground, work, path.clone(), report, row).await?;
-            at_work(&ground, &program, report, row).await
+            at_work(&program, report, row).await
         };
         let measured = measured.await;
         report.unless_failed(row, measured);
@@ -484,7 +484,7 @@ async fn measure(
 
 /// What it costs when nothing is there.
 async fn at_rest<'a>(
-    ground: &Ground,
+    ground: &'a Ground,
     work: &'a Work,
     path: PathBuf,
     report: &mut Report,
@@ -494,23 +494,19 @@ async fn at_rest<'a>(
     let program = Program::on(ground, work, path, is_peer).await?;
     let name = report.rows[row].name();
     let what = format!("{name}: starts, memory, {} s at rest", REST.as_secs());
-    report.rows[row].idle = Some(step_async(&what, idle(ground, &program)).await?);
+    report.rows[row].idle = Some(step_async(&what, idle(&program)).await?);
     report.save()?;
     Ok(program)
 }
 
 /// What it reaches, and what only it is asked for.
-async fn at_work(
-    ground: &Ground,
-    program: &Program<'_>,
-    report: &mut Report,
-    row: usize,
-) -> anyhow::Result<()> {
+async fn at_work(program: &Program<'_>, report: &mut Report, row: usize) -> anyhow::Result<()> {
+    let ground = program.ground;
     let name = report.rows[row].name();
     if let Some(operation) = &program.work.operation {
         let round = Round { number: row, count: (operation.count)(ground.hosts) };
         let what = format!("{name}: {} {}", round.count, operation.name);
-        let reached = step_async(&what, busy(ground, program, operation, round));
+        let reached = step_async(&what, busy(program, operation, round));
         report.rows[row].operation = Some(reached.await?);
         report.save()?;
     }
@@ -521,7 +517,7 @@ async fn at_work(
     Ok(())
 }
 
-async fn idle(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Idle> {
+async fn idle(program: &Program<'_>) -> anyhow::Result<Idle> {
     let mut ready = Vec::new();
     for _ in 1..STARTS {
         let running = program.start().await?;
@@ -533,7 +529,7 @@ async fn idle(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Idle> {
     ready.sort_by(f64::total_cmp);
     // It takes the lease and looks at everything once.
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let counts = ground.during(REST).await?;
+    let counts = program.ground.during(REST).await?;
     let rest = program.at_rest(&running, &counts)?;
     let idle = Idle {
         megabytes: running.program_megabytes()?,
@@ -547,11 +543,11 @@ async fn idle(ground: &Ground, program: &Program<'_>) -> anyhow::Result<Idle> {
 /// The machine is shared with others and has better and worse minutes: each round is compared with the bare writes
 /// right before and right after it.
 async fn busy(
-    ground: &Ground,
     program: &Program<'_>,
     operation: &Operation,
     round: Round,
 ) -> anyhow::Result<Reached> {
+    let ground = program.ground;
     // Beside the others an installation has as many machines as one round makes.
     let rounds = if program.is_peer || ground.together { 1 } else { operation.rounds };
     let numbered = |number| Round { number: ROUNDS * round.number + number, ..round };
@@ -562,7 +558,7 @@ async fn busy(
     let mut before = bare(0).await?;
     let mut all = Vec::new();
     for number in 0..rounds {
-        let mut reached = once(ground, program, operation, numbered(number)).await?;
+        let mut reached = once(program, operation, numbered(number)).await?;
         let after = bare(number + 1).await?;
         reached.bare_writes_per_second = f64::midpoint(before, after);
         reached.share = reached.per_second * reached.writes_each / reached.bare_writes_per_second;
@@ -579,11 +575,11 @@ async fn busy(
 
 /// One round, not compared with anything yet.
 async fn once(
-    ground: &Ground,
     program: &Program<'_>,
     operation: &Operation,
     round: Round,
 ) -> anyhow::Result<Reached> {
+    let ground = program.ground;
     (operation.prepare)(ground, round).await?;
     let mark = ground.audit.mark().await?;
     let running = program.start().await?;

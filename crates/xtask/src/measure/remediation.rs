@@ -125,7 +125,7 @@ async fn one_by_one(trial: &mut Trial<'_>) -> anyhow::Result<()> {
     let running = program.start().await?;
     let mut hosts = site.hosts().await?;
     // It takes its lease, and looks at everything once.
-    program.rest(ground).await?;
+    program.rest().await?;
     let mut took = Vec::new();
     for number in 0..ONE_BY_ONE {
         let host = format!("h-{number}");
@@ -154,7 +154,7 @@ async fn storm(trial: &mut Trial<'_>) -> anyhow::Result<()> {
         let running = program.start().await?;
         let mut hosts = site.hosts().await?;
         // It has its lease, has looked at everything, and has told each that it is paused.
-        program.rest(ground).await?;
+        program.rest().await?;
         let mark = ground.audit.mark().await?;
         let began = Instant::now();
         let held = watch::seen(&mut hosts, STORM, "every host is asked to be off", is_held);
@@ -201,7 +201,7 @@ async fn healed(trial: &mut Trial<'_>) -> anyhow::Result<()> {
     let running = program.start().await?;
     let operator = Operator::start(&ground.admin, &ground.admin, &site.namespace);
     // What those before it have left is not counted.
-    program.rest(ground).await?;
+    program.rest().await?;
     let mark = ground.audit.mark().await?;
     site.requests(HEALED).await?;
     let requests = REMEDIATION.api(&ground.admin, &site.namespace);

@@ -93,7 +93,7 @@ pub(super) async fn run(
     for program in &programs {
         let name = program.work.controller;
         let what = format!("{name}: whole, by namespace, by label, all parts");
-        split.controllers.push(step_async(&what, instances(&ground, program, parts)).await?);
+        split.controllers.push(step_async(&what, instances(program, parts)).await?);
         row::save(&files, &split)?;
     }
     let discovery = programs.iter().find(|it| reads_all(it.work));
@@ -103,7 +103,7 @@ pub(super) async fn run(
     let list = async |more: Environment| {
         // Past the proxy, which would take some of the time.
         let direct = vec![("IRONIC_ENDPOINT", own.ironic.endpoint.clone())];
-        listed(&discovery.told(&ground, [direct, more].concat()).await?).await
+        listed(&discovery.told([direct, more].concat()).await?).await
     };
     split.list_of_all = step_async("a list of all of them", list(Vec::new())).await?;
     let group =
@@ -149,16 +149,12 @@ async fn all_hosts(ground: &Ground, nics: u32, parts: u32) -> anyhow::Result<()>
     .await
 }
 
-async fn instances(
-    ground: &Ground,
-    program: &Program<'_>,
-    parts: u32,
-) -> anyhow::Result<Instances> {
+async fn instances(program: &Program<'_>, parts: u32) -> anyhow::Result<Instances> {
     let mut all = Vec::new();
     for number in 0..parts {
-        all.push(program.told(ground, vec![("FERRITE_NAMESPACES", part(number))]).await?);
+        all.push(program.told(vec![("FERRITE_NAMESPACES", part(number))]).await?);
     }
-    let label = program.told(ground, vec![("FERRITE_WATCH_FILTER", part(0))]).await?;
+    let label = program.told(vec![("FERRITE_WATCH_FILTER", part(0))]).await?;
     let all_parts = if reads_all(program.work) { None } else { Some(at_once(&all).await?) };
     Ok(Instances {
         controller: program.work.controller.to_owned(),

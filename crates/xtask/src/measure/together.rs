@@ -25,7 +25,7 @@ pub(super) async fn measure(
         if program.work.controller.contains(only) {
             let others = programs.iter().filter(|it| it.0 != *row);
             let others = try_join_all(others.map(|it| it.1.start())).await?;
-            let measured = at_work(ground, program, report, *row).await;
+            let measured = at_work(program, report, *row).await;
             report.unless_failed(*row, measured);
             try_join_all(others.into_iter().map(Running::stop)).await?;
         }
@@ -46,7 +46,7 @@ async fn at_rest(
     step_async(&format!("all together at rest: {}", there.join(", ")), async {
         let all = try_join_all(programs.iter().map(|it| it.1.start())).await?;
         for (_, program) in programs {
-            program.rest(ground).await?;
+            program.rest().await?;
         }
         let counts = ground.during(REST).await?;
         for (running, (row, program)) in all.iter().zip(programs) {

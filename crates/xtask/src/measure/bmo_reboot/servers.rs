@@ -17,7 +17,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use super::super::{AT_ONCE, Ground, PATIENCE, Program, Trial, each, fleet};
+use super::super::{AT_ONCE, PATIENCE, Program, Trial, each, fleet};
 use super::{HARD, runs};
 
 /// Servers that are rebooted one after the other, and then all at once.
@@ -26,7 +26,6 @@ const TOGETHER: usize = 40;
 
 /// Servers that run, of one namespace.
 struct Servers<'a> {
-    ground: &'a Ground,
     program: &'a Program<'a>,
     ironic: &'a Ironic,
     namespace: String,
@@ -37,10 +36,10 @@ struct Servers<'a> {
 pub(super) async fn rebooted(trial: &mut Trial<'_>) -> anyhow::Result<()> {
     let Trial { ground, program, figures } = trial;
     let own = program.ironic()?;
-    let servers = Servers::new(ground, program).await?;
+    let servers = Servers::new(program).await?;
     let running = program.start().await?;
     servers.registered().await?;
-    program.rest(ground).await?;
+    program.rest().await?;
     let asked = || own.proxy.count(|_| true);
     let count = ONE_BY_ONE + TOGETHER;
 
@@ -52,13 +51,13 @@ pub(super) async fn rebooted(trial: &mut Trial<'_>) -> anyhow::Result<()> {
     let off = |percent| load::millis(load::quantile(&took, percent));
     figures.add("ms from a hard request to power off at the BMC, p50", off(50))?;
     figures.add(format!("ms of it, longest of {ONE_BY_ONE}"), off(100))?;
-    program.rest(ground).await?;
+    program.rest().await?;
 
     let (mark, before) = (ground.audit.mark().await?, asked());
     let all = servers.reboot(ONE_BY_ONE..count).await?;
     let requests = asked() - before;
     // What it writes when all is over belongs to it.
-    program.rest(ground).await?;
+    program.rest().await?;
     let writes = program.changes(&ground.audit.since(mark).await?);
     let memory = running.resident_megabytes()?;
     running.stop().await?;
@@ -84,12 +83,13 @@ struct Reboot {
 }
 
 impl<'a> Servers<'a> {
-    async fn new(ground: &'a Ground, program: &'a Program<'a>) -> anyhow::Result<Self> {
+    async fn new(program: &'a Program<'a>) -> anyhow::Result<Self> {
+        let ground = program.ground;
         let rack = Rack::start(ONE_BY_ONE + TOGETHER).await?;
         let namespace = ground.plane.namespace("servers").await;
         let api = bmo::api(&ground.admin, &namespace);
         let ironic = &program.ironic()?.ironic;
-        let servers = Self { ground, program, ironic, namespace, api, rack };
+        let servers = Self { program, ironic, namespace, api, rack };
         fleet::credentials(ground, &servers.namespace).await?;
         let make = async |(number, machine)| servers.make(number, machine).await;
         each(servers.rack.machines.iter().enumerate(), make).await?;
@@ -119,7 +119,7 @@ impl<'a> Servers<'a> {
         let mut host = bmo::host(&name(number), &json!({ POWER: POWER_MANAGED }), &spec);
         // The operator would inspect it, which nobody here plays.
         host["metadata"]["annotations"] = json!({ "inspect.metal3.io": "disabled" });
-        bmo::create(&self.ground.admin, &self.namespace, host, &status).await
+        bmo::create(&self.program.ground.admin, &self.namespace, host, &status).await
     }
 
     /// Every host has its node, and says that it runs.
