@@ -73,13 +73,14 @@ fn events<K>(
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    watcher(api, which).default_backoff().filter(|it| ready(!is_told_to_wait(it))).boxed()
+    watcher(api, which).default_backoff().filter(|it| ready(!goes_on(it))).boxed()
 }
 
-/// An API server that still fills its cache of a kind, as of one whose CRD just came, sends a watch away for a moment. It
-/// comes again by itself.
-fn is_told_to_wait<T>(told: &watcher::Result<T>) -> bool {
+/// Whether a watch comes again by itself. An API server that still fills its cache of a kind, as of one whose CRD just came,
+/// sends it away for a moment. One that was not read while the controller worked has expired, and all is listed anew.
+fn goes_on<T>(told: &watcher::Result<T>) -> bool {
     use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
+    const GONE: u16 = 410;
     const TOO_MANY_REQUESTS: u16 = 429;
     let status = match told {
         Err(
@@ -90,7 +91,7 @@ fn is_told_to_wait<T>(told: &watcher::Result<T>) -> bool {
         ) => Some(it),
         _ => None,
     };
-    status.is_some_and(|it| it.code == TOO_MANY_REQUESTS)
+    status.is_some_and(|it| [GONE, TOO_MANY_REQUESTS].contains(&it.code))
 }
 
 #[cfg(test)]
@@ -100,21 +101,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_is_told_to_come_later_comes_again() {
+    fn a_watch_that_is_told_to_wait_or_has_expired_comes_again_and_no_other() {
         let refused = |code| -> Box<Status> {
             Status { code, ..Status::failure("refused", "Refused") }.boxed()
         };
-        let all: [(watcher::Error, bool); 5] = [
+        let all: [(watcher::Error, bool); 6] = [
             (watcher::Error::WatchError(refused(429)), true),
             (watcher::Error::WatchStartFailed(Error::Api(refused(429))), true),
             (watcher::Error::InitialListFailed(Error::Api(refused(429))), true),
             (watcher::Error::WatchStartFailed(Error::Api(refused(403))), false),
-            (watcher::Error::WatchError(refused(410)), false),
+            (watcher::Error::WatchError(refused(500)), false),
+            (watcher::Error::WatchError(refused(410)), true),
         ];
-        for (error, waits) in all {
+        for (error, wanted) in all {
             let shown = error.to_string();
-            assert_eq!(is_told_to_wait::<()>(&Err(error)), waits, "{shown}");
+            assert_eq!(goes_on::<()>(&Err(error)), wanted, "{shown}");
         }
-        assert!(!is_told_to_wait(&Ok(())));
+        assert!(!goes_on(&Ok(())));
     }
 }
