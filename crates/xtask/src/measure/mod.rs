@@ -447,12 +447,13 @@ async fn measure(
         let row = report.begin(work, None);
         let path = work.program(folder);
         let measured = at_rest(&ground, work, path, report, row).await;
-        programs.extend(report.unless_failed(row, measured).map(|program| (row, program)));
+        let name = report.rows[row].name();
+        programs.extend(report.unless_failed(&name, measured).map(|program| (row, program)));
     }
-    report.api_server = api_server::measure(&ground).await?;
-    report.save()?;
+    let bare = api_server::measure(&ground, report).await;
+    report.unless_failed("the API server by itself", bare);
     if together {
-        together::measure(&ground, &programs, &options.controller, report).await?;
+        together::measure(&ground, &programs, &options.controller, report).await;
     }
     let alone: Vec<usize> = programs.iter().filter(|_| !together).map(|it| it.0).collect();
     // With them the Ironics of those that have one.
@@ -467,7 +468,8 @@ async fn measure(
             at_work(&program, report, row).await
         };
         let measured = measured.await;
-        report.unless_failed(row, measured);
+        let name = report.rows[row].name();
+        report.unless_failed(&name, measured);
     }
     for (work, path) in peers {
         let row = report.begin(work, Some(path));
@@ -477,7 +479,8 @@ async fn measure(
             at_work(&program, report, row).await
         };
         let measured = measured.await;
-        report.unless_failed(row, measured);
+        let name = report.rows[row].name();
+        report.unless_failed(&name, measured);
     }
     report.save()
 }
@@ -501,17 +504,15 @@ async fn at_rest<'a>(
 
 /// What it reaches, and what only it is asked for.
 async fn at_work(program: &Program<'_>, report: &mut Report, row: usize) -> anyhow::Result<()> {
-    let ground = program.ground;
     let name = report.rows[row].name();
+    let ground = program.ground;
+    let mut trial = Trial { ground, program, figures: Figures { report, row } };
     if let Some(operation) = &program.work.operation {
         let round = Round { number: row, count: (operation.count)(ground.hosts) };
         let what = format!("{name}: {} {}", round.count, operation.name);
-        let reached = step_async(&what, busy(program, operation, round));
-        report.rows[row].operation = Some(reached.await?);
-        report.save()?;
+        step_async(&what, busy(&mut trial, operation, round)).await?;
     }
     if let Some(further) = program.work.further {
-        let trial = Trial { ground, program, figures: Figures { report, row } };
         step_async(&format!("{name}: its own figures"), further(trial)).await?;
     }
     Ok(())
@@ -542,12 +543,8 @@ async fn idle(program: &Program<'_>) -> anyhow::Result<Idle> {
 
 /// The machine is shared with others and has better and worse minutes: each round is compared with the bare writes
 /// right before and right after it.
-async fn busy(
-    program: &Program<'_>,
-    operation: &Operation,
-    round: Round,
-) -> anyhow::Result<Reached> {
-    let ground = program.ground;
+async fn busy(trial: &mut Trial<'_>, operation: &Operation, round: Round) -> anyhow::Result<()> {
+    let Trial { ground, program, figures } = trial;
     // Beside the others an installation has as many machines as one round makes.
     let rounds = if program.is_peer || ground.together { 1 } else { operation.rounds };
     let numbered = |number| Round { number: ROUNDS * round.number + number, ..round };
@@ -564,13 +561,9 @@ async fn busy(
         reached.share = reached.per_second * reached.writes_each / reached.bare_writes_per_second;
         before = after;
         all.push(reached);
+        figures.reached(&all)?;
     }
-    // With each round there is more to remember.
-    let resident_megabytes = all[0].resident_megabytes;
-    all.sort_by(|one, other| one.share.total_cmp(&other.share));
-    let shares = all.iter().map(|it| it.share).collect();
-    let middle = all.swap_remove(rounds / 2);
-    Ok(Reached { shares, resident_megabytes, ..middle })
+    Ok(())
 }
 
 /// One round, not compared with anything yet.

@@ -25,6 +25,8 @@ pub(super) struct Report {
     pub(super) api_server: Vec<Rate>,
     #[serde(rename = "controllers")]
     pub(super) rows: Vec<Row>,
+    /// What was not measured, and why.
+    failed: Vec<String>,
     #[serde(skip)]
     files: Vec<PathBuf>,
 }
@@ -32,7 +34,7 @@ pub(super) struct Report {
 impl Report {
     pub(super) fn new(json: Option<&Path>) -> anyhow::Result<Self> {
         let files = files(json)?;
-        Ok(Self { api_server: Vec::new(), rows: Vec::new(), files })
+        Ok(Self { api_server: Vec::new(), rows: Vec::new(), failed: Vec::new(), files })
     }
 
     pub(super) fn save(&self) -> anyhow::Result<()> {
@@ -49,27 +51,22 @@ impl Report {
         self.rows.len() - 1
     }
 
-    /// What was measured, unless that failed, which is noted in the program's row: the next one is measured all the same.
+    /// What was measured, unless that failed, which is noted: the next one is measured all the same.
     pub(super) fn unless_failed<T>(
         &mut self,
-        row: usize,
+        what: &str,
         measured: anyhow::Result<T>,
     ) -> Option<T> {
-        measured
-            .inspect_err(|error| {
-                let row = &mut self.rows[row];
-                eprintln!("{} cannot be measured: {error:#}", row.name());
-                row.failed = Some(format!("{error:#}"));
-            })
-            .ok()
+        let noted = measured.inspect_err(|error| {
+            eprintln!("{what} cannot be measured: {error:#}");
+            self.failed.push(format!("{what}: not measured: {error:#}"));
+        });
+        noted.ok()
     }
 
-    /// One line for each program that was not measured, and for each limit that one of our own does not keep.
+    /// One line for each thing that was not measured, and for each limit that one of our own does not keep.
     pub(super) fn wrong(&self, works: &[&Work]) -> Vec<String> {
-        let failed = self.rows.iter().filter_map(|row| {
-            row.failed.as_ref().map(|why| format!("{}: not measured: {why}", row.name()))
-        });
-        failed.chain(exceeded(works, &self.rows)).collect()
+        self.failed.iter().cloned().chain(exceeded(works, &self.rows)).collect()
     }
 }
 
@@ -78,7 +75,9 @@ pub(super) fn files(json: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
     let folder = programs::target_folder()?.join("bench");
     std::fs::create_dir_all(&folder)?;
     let name = Timestamp::now().strftime("%Y-%m-%dT%H-%M-%SZ.json").to_string();
-    Ok(json.map(Path::to_owned).into_iter().chain([folder.join(name)]).collect())
+    let file = folder.join(name);
+    eprintln!("figures go to {}", file.display());
+    Ok(json.map(Path::to_owned).into_iter().chain([file]).collect())
 }
 
 /// Writes figures to files.
@@ -126,6 +125,19 @@ impl Figures<'_> {
         Ok(())
     }
 
+    /// The rounds of an operation so far: the one in the middle is told. With each round there is more to remember, so the
+    /// memory is that of the first.
+    pub(super) fn reached(&mut self, rounds: &[Reached]) -> anyhow::Result<()> {
+        let mut sorted = rounds.to_vec();
+        sorted.sort_by(|one, other| one.share.total_cmp(&other.share));
+        let shares = sorted.iter().map(|it| it.share).collect();
+        let resident_megabytes = rounds[0].resident_megabytes;
+        let middle = sorted.swap_remove(rounds.len() / 2);
+        self.report.rows[self.row].operation =
+            Some(Reached { shares, resident_megabytes, ..middle });
+        self.report.save()
+    }
+
     fn push(&mut self, figure: Figure) -> anyhow::Result<()> {
         self.report.rows[self.row].figures.push(figure);
         self.report.save()
@@ -153,8 +165,6 @@ pub(super) struct Row {
     pub(super) figures: Vec<Figure>,
     /// Beside the others, on all that they have made.
     pub(super) together: Option<Cost>,
-    /// Why nothing more was measured.
-    pub(super) failed: Option<String>,
 }
 
 impl Row {
@@ -189,7 +199,7 @@ pub(super) struct Cost {
 }
 
 /// What an operation reached.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Reached {
     pub(super) name: String,
     pub(super) count: u32,
@@ -297,18 +307,18 @@ mod tests {
         let folder = RunDir::new("report").unwrap();
         let file = folder.path().join("figures.json");
         let files = vec![file.clone()];
-        let mut report = Report { api_server: Vec::new(), rows: Vec::new(), files };
+        let mut report =
+            Report { api_server: Vec::new(), rows: Vec::new(), failed: Vec::new(), files };
         let written = || -> serde_json::Value {
             serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap()
         };
         let first = report.begin(&minimal::WORK, None);
         Figures { report: &mut report, row: first }.limited("ms", 2.0, 1.0).unwrap();
         assert_eq!(written()["controllers"][0]["figures"][0]["value"], 2.0);
-        assert_eq!(report.unless_failed::<()>(first, Err(anyhow!("it ended"))), None);
-        let second = report.begin(&minimal::WORK, None);
-        assert_eq!(report.unless_failed(second, Ok(7)), Some(7));
+        assert_eq!(report.unless_failed::<()>("minimal", Err(anyhow!("it ended"))), None);
+        assert_eq!(report.unless_failed("minimal", Ok(7)), Some(7));
         report.save().unwrap();
-        assert_eq!(written()["controllers"][0]["failed"], "it ended");
+        assert_eq!(written()["failed"][0], "minimal: not measured: it ended");
         let wrong = ["minimal: not measured: it ended", "minimal: ms 2.0, at most 1.0"];
         assert_eq!(report.wrong(&[&minimal::WORK]), wrong);
     }

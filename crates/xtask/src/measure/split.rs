@@ -1,7 +1,7 @@
 //! `--split`: an installation that is larger than one instance is meant for. What one instance would need for all of it,
 //! what each of many needs that have their own namespace, or their own label, and what API server and Ironic need.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -42,6 +42,8 @@ struct Split {
     live_megabytes: f64,
     stored_megabytes: f64,
     controllers: Vec<Instances>,
+    /// What was not measured, and why.
+    failed: Vec<String>,
     /// Seconds that a list of all nodes takes host-discovery, and one of the nodes of one conductor group.
     list_of_all: f64,
     list_of_one: f64,
@@ -93,24 +95,41 @@ pub(super) async fn run(
     for program in &programs {
         let name = program.work.controller;
         let what = format!("{name}: whole, by namespace, by label, all parts");
-        split.controllers.push(step_async(&what, instances(program, parts)).await?);
+        match step_async(&what, instances(program, parts)).await {
+            Ok(measured) => split.controllers.push(measured),
+            Err(error) => split.failed.push(format!("{name}: {error:#}")),
+        }
         row::save(&files, &split)?;
     }
+    let listed = lists(&programs, &files, &mut split).await;
+    split.failed.extend(listed.err().map(|error| format!("lists of nodes: {error:#}")));
+    row::save(&files, &split)?;
+    split.print();
+    ensure!(split.failed.is_empty(), "not measured:\n  {}", split.failed.join("\n  "));
+    Ok(())
+}
+
+/// How long Ironic's lists take, of all nodes and of one conductor group.
+async fn lists(
+    programs: &[Program<'_>],
+    files: &[PathBuf],
+    split: &mut Split,
+) -> anyhow::Result<()> {
     let discovery = programs.iter().find(|it| reads_all(it.work));
     let discovery = discovery.context("host-discovery is not measured")?;
     let own = discovery.ironic()?;
-    step_async(&format!("{hosts} nodes in Ironic"), nodes(own, hosts, parts)).await?;
+    let what = format!("{} nodes in Ironic", split.hosts);
+    step_async(&what, nodes(own, split.hosts, split.parts)).await?;
     let list = async |more: Environment| {
         // Past the proxy, which would take some of the time.
         let direct = vec![("IRONIC_ENDPOINT", own.ironic.endpoint.clone())];
         listed(&discovery.told([direct, more].concat()).await?).await
     };
     split.list_of_all = step_async("a list of all of them", list(Vec::new())).await?;
+    row::save(files, split)?;
     let group =
         vec![("IRONIC_CONDUCTOR_GROUP", "group-0".to_owned()), ("FERRITE_NAMESPACES", part(0))];
     split.list_of_one = step_async("a list of one conductor group", list(group)).await?;
-    row::save(&files, &split)?;
-    split.print();
     Ok(())
 }
 

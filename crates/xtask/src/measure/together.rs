@@ -16,21 +16,25 @@ pub(super) async fn measure(
     programs: &[(usize, Program<'_>)],
     only: &str,
     report: &mut Report,
-) -> anyhow::Result<()> {
+) {
     let made = programs.iter().position(|it| it.1.work.operation.is_none());
     for (number, (row, program)) in programs.iter().enumerate() {
         if made == Some(number) {
-            at_rest(ground, programs, report).await?;
+            let rest = at_rest(ground, programs, report).await;
+            report.unless_failed("all together at rest", rest);
         }
         if program.work.controller.contains(only) {
             let others = programs.iter().filter(|it| it.0 != *row);
-            let others = try_join_all(others.map(|it| it.1.start())).await?;
-            let measured = at_work(program, report, *row).await;
-            report.unless_failed(*row, measured);
-            try_join_all(others.into_iter().map(Running::stop)).await?;
+            let measured = async {
+                let others = try_join_all(others.map(|it| it.1.start())).await?;
+                let worked = at_work(program, report, *row).await;
+                try_join_all(others.into_iter().map(Running::stop)).await?;
+                worked
+            };
+            let measured = measured.await;
+            report.unless_failed(program.work.controller, measured);
         }
     }
-    Ok(())
 }
 
 /// What each has in memory and asks for when all is done.
