@@ -8,6 +8,7 @@ mod api_server;
 mod bmo_reboot;
 mod capm3_reuse;
 mod clusterpool_inventory;
+mod compare;
 mod fleet;
 mod host_discovery;
 mod machines;
@@ -99,6 +100,10 @@ pub(crate) struct Options {
     /// the controllers that read hosts, and what API server and Ironic need.
     #[arg(long, value_name = "PARTS", conflicts_with_all = ["peers", "together"])]
     split: Option<u32>,
+    /// Measures nothing: shows the figures of two earlier runs side by side, and marks those that are worse in the second by
+    /// more than a tenth.
+    #[arg(long, num_args = 2, value_names = ["FILE", "FILE"], exclusive = true)]
+    compare: Vec<PathBuf>,
     /// How many network interfaces each of these hosts has, and three disks for each four of them: that is most of what
     /// is stored of a host.
     #[arg(long, default_value = "48", requires = "split")]
@@ -366,6 +371,9 @@ where
 /// # Errors
 /// When the bench cannot be started, or a controller cannot be measured or exceeds a limit.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    if let [before, after] = options.compare.as_slice() {
+        return compare::run(before, after);
+    }
     let only = options.controller.as_str();
     let reads_hosts = |it: &Work| it.crds.contains(&Group::Metal3);
     let is_wanted = |it: &&Work| match options.split {
