@@ -6,8 +6,7 @@ use std::path::Path;
 
 use anyhow::bail;
 
-use crate::root;
-use crate::tidy::files;
+use crate::{files, root};
 
 /// Follows every link of every Markdown file but those to other sites.
 ///

@@ -22,6 +22,7 @@ mod site;
 mod test;
 mod tidy;
 mod values;
+mod words;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -95,7 +96,8 @@ enum Task {
     /// Formatting, clippy, links in the documentation, the house's rules, generated files, licences where cargo-deny is
     /// installed.
     Lint,
-    /// Holds the house to its own rules: file sizes, which module may do what, where names live.
+    /// Holds the house to its own rules: file sizes, which module may do what, where names live, lengths of pages, subjects of
+    /// commits.
     Tidy,
     /// Compares what the bench says of the foreign CRDs with real CRD files.
     CheckUpstream {
@@ -135,4 +137,25 @@ fn main() -> ExitCode {
 /// The checkout.
 fn root() -> &'static Path {
     bench::checkout()
+}
+
+/// All files below a folder whose names end so, in a stable order.
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let (path, name) = (entry.path(), entry.file_name());
+            if path.is_dir() {
+                if name == ".github" || name != "target" && !name.to_string_lossy().starts_with('.')
+                {
+                    folders.push(path);
+                }
+            } else if path.extension().is_some_and(|it| it == extension) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
 }

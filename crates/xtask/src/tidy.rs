@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
 use crate::circles::Imports;
 use crate::controllers::ALL;
-use crate::root;
+use crate::{files, root, words};
 
 /// A controller's files: the same in each, so that who has read one knows where to look in the next.
 const CONTROLLER_FILES: &[&str] = &[
@@ -78,6 +77,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
     broken.extend(ALL.iter().flat_map(|it| missing_files(&it.folder())));
     let read = |path: &str| fs::read_to_string(root().join(path)).unwrap_or_default();
     broken.extend(unexplained(&read(OWN_NAMES), &read(WHAT_STAYS)));
+    broken.extend(words::long_pages());
+    broken.extend(words::odd_subjects());
     for (name, imports) in imports {
         let told = |chain: String| format!("{name}: modules go in a circle: {chain}");
         broken.extend(imports.circles().into_iter().map(told));
@@ -240,27 +241,6 @@ fn unexplained(names: &str, page: &str) -> Vec<String> {
     let is_whole = |name: &&str| !name.is_empty() && name.chars().all(in_name);
     let missing = own.filter(is_whole).filter(|name| !words.contains(name));
     missing.map(|name| format!("{WHAT_STAYS}: does not name ferrite.metal3.io/{name}")).collect()
-}
-
-/// All files below a folder whose names end so, in a stable order.
-pub(crate) fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            let (path, name) = (entry.path(), entry.file_name());
-            if path.is_dir() {
-                if name == ".github" || name != "target" && !name.to_string_lossy().starts_with('.')
-                {
-                    folders.push(path);
-                }
-            } else if path.extension().is_some_and(|it| it == extension) {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    found
 }
 
 #[cfg(test)]

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
 
-use crate::root;
-use crate::tidy::files;
+use crate::{files, root};
 
 /// The parts of the list, in the order of what a reader comes for. A folder stands for its pages, and a page also for
 /// those of the folder with its name.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
-use crate::tidy::files;
+use crate::files;
 
 /// A page of HTML: its anchors, and the files and anchors that it needs.
 struct Page {
