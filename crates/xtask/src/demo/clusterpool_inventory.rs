@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use bench::hive::{PLAYED_BY, kind};
+use bench::hive::PLAYED_BY;
 use bench::objects::{apply, hive, secret, until};
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
+use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
 use super::stage::{Place, Stage};
@@ -143,8 +143,7 @@ fn running(entries: &Entries) -> usize {
 
 async fn entries(place: &Place) -> anyhow::Result<Entries> {
     let which = ListParams::default().labels(&format!("{PLAYED_BY}={PLAYER}"));
-    let all: Api<DynamicObject> = Api::all_with(place.client.clone(), &kind("ClusterDeployment"));
-    let clusters = all.list(&which).await?.items;
+    let clusters = hive("ClusterDeployment").all(&place.client).list(&which).await?.items;
     let pool = place.get(hive("ClusterPool"), POOL).await?;
     let mut entries = Entries::new();
     for (name, state) in pool["status"]["inventory"].as_object().into_iter().flatten() {

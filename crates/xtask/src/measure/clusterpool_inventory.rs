@@ -233,17 +233,13 @@ fn may_install(cluster: &DynamicObject, pool: &str) -> bool {
     is_of(cluster, pool) && !cluster.annotations().contains_key(PAUSE)
 }
 
-fn all(client: &Client, kind: Kind) -> Api<DynamicObject> {
-    Api::all_with(client.clone(), &kind.resource())
-}
-
 fn changes(client: &Client) -> Objects<DynamicObject> {
-    watch::objects(all(client, CLUSTER), watcher::Config::default())
+    watch::objects(CLUSTER.all(client), watcher::Config::default())
 }
 
 /// The clusters of a pool.
 async fn clusters(client: &Client, pool: &str) -> anyhow::Result<Vec<DynamicObject>> {
-    let mut found = all(client, CLUSTER).list(&ListParams::default()).await?.items;
+    let mut found = CLUSTER.all(client).list(&ListParams::default()).await?.items;
     found.retain(|it| is_of(it, pool));
     Ok(found)
 }
@@ -281,7 +277,7 @@ async fn further(trial: Trial<'_>) -> anyhow::Result<()> {
 
 /// The pool that the program's own turn filled.
 async fn newest(ground: &Ground) -> anyhow::Result<String> {
-    let found = all(&ground.admin, hive("ClusterPool")).list(&ListParams::default()).await?.items;
+    let found = hive("ClusterPool").all(&ground.admin).list(&ListParams::default()).await?.items;
     let newest = found.into_iter().max_by_key(|it| it.creation_timestamp().map(|it| it.0));
     Ok(newest.context("no pool was filled")?.name_any())
 }
@@ -308,7 +304,7 @@ async fn pass_at_rest(ground: &Ground, running: &Running, pool: &str) -> anyhow:
 /// How long each entry stays free when its cluster is deleted, in a pool that wants all of them.
 async fn freed(ground: &Ground, pool: &str, count: usize) -> anyhow::Result<Vec<Duration>> {
     let client = &ground.admin;
-    let mut made = watch::from_now(all(client, CLUSTER)).await?;
+    let mut made = watch::from_now(CLUSTER.all(client)).await?;
     let mut entries = watch::from_now(ENTRY.api(client, pool)).await?;
     let mut took = Vec::new();
     let old = clusters(client, pool).await?;

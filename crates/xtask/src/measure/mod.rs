@@ -39,7 +39,7 @@ use bench::programs::{self, Profile};
 use bench::steps::{step, step_async};
 use controller_kit::{connection, crd};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use kube::api::{Api, DynamicObject, ListParams};
+use kube::api::ListParams;
 use kube::config::Kubeconfig;
 use tokio::sync::OnceCell;
 
@@ -340,8 +340,7 @@ impl Ground {
 
     /// How many objects of a kind there are.
     async fn count(&self, kind: Kind) -> anyhow::Result<u64> {
-        let all: Api<DynamicObject> = Api::all_with(self.admin.clone(), &kind.resource());
-        let page = all.list_metadata(&ListParams::default().limit(1)).await?;
+        let page = kind.all(&self.admin).list_metadata(&ListParams::default().limit(1)).await?;
         let more = page.metadata.remaining_item_count.unwrap_or_default();
         Ok(page.items.len() as u64 + u64::try_from(more)?)
     }
@@ -453,8 +452,12 @@ async fn measure(
     // While the server is empty: what others have left there would be in a cache.
     for work in works {
         let row = report.begin(work, None);
-        let path = work.program(folder);
-        let measured = at_rest(&ground, work, path, report, row).await;
+        let measured = async {
+            let program = Program::on(&ground, work, work.program(folder), false).await?;
+            at_rest(&program, report, row).await?;
+            anyhow::Ok(program)
+        };
+        let measured = measured.await;
         let name = report.rows[row].name();
         programs.extend(report.unless_failed(&name, measured).map(|program| (row, program)));
     }
@@ -467,23 +470,17 @@ async fn measure(
     // With them the Ironics of those that have one.
     drop(programs);
     drop(ground);
+    let own = alone.into_iter().map(|row| (row, works[row], works[row].program(folder)));
+    let peers = peers.iter().map(|it| (report.begin(it.0, Some(&it.1)), it.0, it.1.clone()));
     // Each with a server of its own: what another has made would be its work too.
-    for row in alone {
+    for (row, work, path) in own.chain(peers).collect::<Vec<_>>() {
+        let is_peer = report.rows[row].peer.is_some();
         let measured = async {
             let ground = Ground::new("work", options.hosts).await?;
-            let path = works[row].program(folder);
-            let program = Program::on(&ground, works[row], path, false).await?;
-            at_work(&program, report, row).await
-        };
-        let measured = measured.await;
-        let name = report.rows[row].name();
-        report.unless_failed(&name, measured);
-    }
-    for (work, path) in peers {
-        let row = report.begin(work, Some(path));
-        let measured = async {
-            let ground = Ground::new("peer", options.hosts).await?;
-            let program = at_rest(&ground, work, path.clone(), report, row).await?;
+            let program = Program::on(&ground, work, path, is_peer).await?;
+            if is_peer {
+                at_rest(&program, report, row).await?;
+            }
             at_work(&program, report, row).await
         };
         let measured = measured.await;
@@ -494,20 +491,11 @@ async fn measure(
 }
 
 /// What it costs when nothing is there.
-async fn at_rest<'a>(
-    ground: &'a Ground,
-    work: &'a Work,
-    path: PathBuf,
-    report: &mut Report,
-    row: usize,
-) -> anyhow::Result<Program<'a>> {
-    let is_peer = report.rows[row].peer.is_some();
-    let program = Program::on(ground, work, path, is_peer).await?;
+async fn at_rest(program: &Program<'_>, report: &mut Report, row: usize) -> anyhow::Result<()> {
     let name = report.rows[row].name();
     let what = format!("{name}: starts, memory, {} s at rest", REST.as_secs());
-    report.rows[row].idle = Some(step_async(&what, idle(&program)).await?);
-    report.save()?;
-    Ok(program)
+    report.rows[row].idle = Some(step_async(&what, idle(program)).await?);
+    report.save()
 }
 
 /// What it reaches, and what only it is asked for.

@@ -71,6 +71,11 @@ impl Kind {
         Api::namespaced_with(client.clone(), namespace, &self.resource())
     }
 
+    /// Its objects wherever they are.
+    pub fn all(self, client: &kube::Client) -> Api<DynamicObject> {
+        Api::all_with(client.clone(), &self.resource())
+    }
+
     /// An object of this kind.
     pub fn object(self, name: &str, spec: &Value) -> Value {
         json!({
