@@ -120,7 +120,7 @@ async fn bring_up(
     place: &Place,
     template: &str,
 ) -> anyhow::Result<BTreeMap<String, String>> {
-    let cluster = &stage.cluster.name;
+    let cluster = &stage.cluster;
     place.apply(&machine_deployment(DEPLOYMENT, cluster, MACHINES, template, "join")).await?;
     let mut up = BTreeMap::new();
     let look = async || {

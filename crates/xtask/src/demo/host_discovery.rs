@@ -4,7 +4,6 @@
 use api_types::names::ferrite::APPROVE;
 use bench::agent::Agent;
 use bench::objects::{DISCOVERY, HOST, annotate};
-use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
@@ -42,12 +41,7 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
         });
         place.apply(&DISCOVERY.object(name, &spec)).await?;
     }
-    // Addresses that no earlier play used.
-    let first = u32::try_from(Timestamp::now().as_second() % 1_000_000)? * 8;
-    let mut agents: Vec<Agent> = (1..=5).map(|number| Agent::new(first + number)).collect();
-    for agent in &mut agents {
-        agent.hostname = format!("machine-{}", agent.index);
-    }
+    let agents = Stage::agents(5, "machine")?;
     // Somebody registered the fourth in the old way.
     let known = json!({ "online": true, "bootMACAddress": agents[3].mac(0) });
     place.apply(&HOST.object(BY_HAND, &known)).await?;
@@ -58,9 +52,7 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
     );
     let mut machines = Vec::new();
     for (agent, maker) in agents.into_iter().zip([MAKER, MAKER, MAKER, MAKER, STRANGER]) {
-        let mut report = agent.report();
-        report["inventory"]["system_vendor"]["manufacturer"] = json!(maker);
-        let node = Agent::post_to(&stage.ironic, &report).await?;
+        let node = stage.boots(&agent, maker).await?;
         machines.push(Machine { agent, maker, node });
     }
     let look = async || {

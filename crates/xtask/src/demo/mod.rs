@@ -24,7 +24,7 @@ use bench::{cache, go};
 use clap::ValueEnum;
 
 use self::pictures::Watching;
-use self::stage::{Cluster, Controller, Server, Stage, Unknown};
+use self::stage::{Controller, Server, Stage, Unknown};
 use crate::controllers::PODS;
 
 mod bmo_reboot;
@@ -232,7 +232,6 @@ async fn keep() -> anyhow::Result<()> {
         anyhow::Ok(Unknown { ip, bmc: machine.clone() })
     });
     let unknown = unknown.collect::<anyhow::Result<_>>()?;
-    let cluster = Cluster { namespace: workload.namespace.clone(), name: workload.cluster.clone() };
     let mut services = Vec::new();
     let mut controllers = Vec::new();
     let folder = folder()?;
@@ -257,7 +256,8 @@ async fn keep() -> anyhow::Result<()> {
         ironic: ironic.endpoint.clone(),
         servers,
         unknown,
-        cluster,
+        cluster: workload.cluster.clone(),
+        namespace: workload.namespace.clone(),
         controllers,
     };
     // Written beside and renamed: whoever waits for the file reads it whole.
@@ -325,7 +325,7 @@ fn explain(stage: &Stage, folder: &Path) {
     println!("  {kubectl} get baremetalhosts --all-namespaces");
     println!("  {kubectl} -n demo-power annotate baremetalhost server-0 reboot.metal3.io=");
     println!("  {kubectl} -n demo-power describe baremetalhost server-0");
-    let namespace = &stage.cluster.namespace;
+    let namespace = &stage.namespace;
     println!("  {kubectl} -n {namespace} get machines,metal3machines,baremetalhosts");
     println!("  {kubectl} -n {namespace} delete machine <one of them>");
     println!("  {kubectl} -n {namespace} get metal3remediations.remediation.metal3.io");

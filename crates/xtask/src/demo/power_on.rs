@@ -1,14 +1,12 @@
 //! The second half of the chapter of discovery: machines that nobody has typed anything about are switched on and become nodes.
 
 use api_types::names::ferrite::{POWER, POWER_MANAGED, SCALE_TO_HOSTS};
-use bench::agent::Agent;
 use bench::bmo;
 use bench::cluster_api::objects::{
     MACHINE, MACHINE_DEPLOYMENT, kubeadm_config_template, machine_deployment,
     metal3_machine_template,
 };
 use bench::objects::{DISCOVERY, HOST};
-use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::capm3_reuse::RACK;
@@ -31,7 +29,7 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
         );
         return Ok(());
     }
-    prepare(&place, &stage.cluster.name).await?;
+    prepare(&place, &stage.cluster).await?;
     let mut table = Table::new(&[
         "MACHINE       ",
         "BMC         ",
@@ -44,10 +42,15 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
     table.say(
         "Somebody has said, once, how to reach the BMCs of this rack, and that a MachineDeployment follows its hosts. Three machines are switched on:",
     );
-    let first = u32::try_from(Timestamp::now().as_second() % 1_000_000)? * 8;
     let mut names = Vec::new();
-    for (number, unknown) in (first..).zip(&stage.unknown) {
-        names.push(switch_on(stage, unknown, number).await?);
+    for (mut agent, unknown) in
+        Stage::agents(stage.unknown.len(), "anvil")?.into_iter().zip(&stage.unknown)
+    {
+        // Somebody presses the button; the machine boots the agent from the network.
+        unknown.bmc.press("On").await?;
+        agent.bmc_address = Some(unknown.ip.to_string());
+        stage.boots(&agent, MAKER).await?;
+        names.push(agent.hostname);
     }
     let look = async || {
         let mut rows = Vec::new();
@@ -62,18 +65,6 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
     let replicas = &deployment["spec"]["replicas"];
     println!("\n  {DEPLOYMENT} has {replicas} replicas, and nobody has typed that.");
     Ok(())
-}
-
-/// Somebody presses the button; the machine boots the agent from the network.
-async fn switch_on(stage: &Stage, unknown: &Unknown, number: u32) -> anyhow::Result<String> {
-    unknown.bmc.press("On").await?;
-    let mut agent = Agent::new(number);
-    agent.hostname = format!("anvil-{number}");
-    agent.bmc_address = Some(unknown.ip.to_string());
-    let mut report = agent.report();
-    report["inventory"]["system_vendor"]["manufacturer"] = json!(MAKER);
-    Agent::post_to(&stage.ironic, &report).await?;
-    Ok(agent.hostname)
 }
 
 /// All that is typed.

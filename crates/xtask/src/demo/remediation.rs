@@ -85,7 +85,7 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
 /// A client of the cluster whose machines these are.
 async fn workload(place: &Place, stage: &Stage) -> anyhow::Result<Client> {
     let secrets: Api<Secret> = Api::namespaced(place.client.clone(), &place.namespace);
-    let secret = secrets.get(&format!("{}-kubeconfig", stage.cluster.name)).await?;
+    let secret = secrets.get(&format!("{}-kubeconfig", stage.cluster)).await?;
     let value = secret.data.and_then(|mut it| it.remove("value"));
     let text = value.context("the cluster has no kubeconfig")?;
     let file = Kubeconfig::from_yaml(std::str::from_utf8(&text.0)?)?;
@@ -107,7 +107,7 @@ impl Scene<'_> {
         let strategy = json!({"type": "reboot", "retryLimit": 1, "timeout": "15s"});
         let template =
             TEMPLATE.object(NAME, &json!({"template": {"spec": {"strategy": strategy}}}));
-        let (cluster, pool) = (&self.stage.cluster.name, capm3_reuse::DEPLOYMENT);
+        let (cluster, pool) = (&self.stage.cluster, capm3_reuse::DEPLOYMENT);
         self.place.apply(&template).await?;
         self.place.apply(&machine_health_check(NAME, cluster, pool, TEMPLATE, NAME)).await
     }

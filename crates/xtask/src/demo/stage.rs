@@ -4,12 +4,14 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use bench::agent::Agent;
 use bench::bmc::Machine;
 use bench::cache;
 use bench::cluster_api::objects::Kind;
 use bench::control_plane::ControlPlane;
 use bench::controller::{Account, Environment, Running};
 use bench::objects;
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde::{Deserialize, Serialize};
@@ -24,7 +26,9 @@ pub(crate) struct Stage {
     pub(crate) ironic: String,
     pub(crate) servers: Vec<Server>,
     pub(crate) unknown: Vec<Unknown>,
-    pub(crate) cluster: Cluster,
+    /// The cluster that Cluster API's managers drive, and its namespace.
+    pub(crate) cluster: String,
+    pub(crate) namespace: String,
     pub(crate) controllers: Vec<Controller>,
 }
 
@@ -45,13 +49,6 @@ pub(crate) struct Unknown {
     pub(crate) bmc: Machine,
 }
 
-/// The cluster that Cluster API's managers drive.
-#[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct Cluster {
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-}
-
 /// A controller that runs.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Controller {
@@ -68,9 +65,26 @@ impl Stage {
         Ok(Place { client, namespace: namespace.to_owned() })
     }
 
+    /// A machine boots the agent, which tells Ironic about it: by whom it is made, too. Gives its node.
+    pub(crate) async fn boots(&self, agent: &Agent, maker: &str) -> anyhow::Result<String> {
+        let mut report = agent.report();
+        report["inventory"]["system_vendor"]["manufacturer"] = json!(maker);
+        Agent::post_to(&self.ironic, &report).await
+    }
+
+    /// Machines that no earlier play has switched on, called so and by their numbers.
+    pub(crate) fn agents(count: usize, name: &str) -> anyhow::Result<Vec<Agent>> {
+        let first = u32::try_from(Timestamp::now().as_second() % 1_000_000)? * 8;
+        let mut agents: Vec<Agent> = (first + 1..).take(count).map(Agent::new).collect();
+        for agent in &mut agents {
+            agent.hostname = format!("{name}-{}", agent.index);
+        }
+        Ok(agents)
+    }
+
     /// The place of chapters about machines: the namespace of the cluster.
     pub(crate) async fn in_cluster(&self) -> anyhow::Result<Place> {
-        self.place(&self.cluster.namespace).await
+        self.place(&self.namespace).await
     }
 }
 
