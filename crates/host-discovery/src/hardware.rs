@@ -177,7 +177,7 @@ fn nic(inventory: &Inventory, interface: &Interface, ip: Option<&str>, known: La
     })
 }
 
-fn vlan_id(told: Option<i64>) -> Option<i64> {
+fn vlan_id(told: Option<u16>) -> Option<u16> {
     told.filter(|id| (1..=4094).contains(id))
 }
 

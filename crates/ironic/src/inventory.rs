@@ -12,262 +12,202 @@ use crate::Result;
 use crate::error::Error;
 use crate::lenient;
 
-/// The answer to the question for a node's inventory.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct Inventory {
-    /// The machine.
-    #[serde(rename = "inventory", deserialize_with = "lenient::or_default")]
-    pub machine: Machine,
-    /// What Ironic made of it.
-    #[serde(deserialize_with = "lenient::or_default")]
-    pub plugin_data: PluginData,
+/// Structs of what a machine reports. Each field is read by its [shape](lenient::Shape), and absent where its value has another.
+macro_rules! reported {
+    ($($(#[$about:meta])* struct $name:ident { $($(#[$of:meta])* $field:ident: $type:ty,)* })*) => {$(
+        $(#[$about])*
+        #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+        #[serde(default)]
+        pub struct $name {
+            $(
+                $(#[$of])*
+                #[serde(deserialize_with = "lenient::read")]
+                pub $field: $type,
+            )*
+        }
+
+        impl lenient::Object for $name {}
+    )*};
 }
 
-/// The machine as its ramdisk sees it.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct Machine {
-    /// What the ramdisk believes its name to be; often a placeholder.
-    #[serde(deserialize_with = "lenient::option")]
-    pub hostname: Option<String>,
-    /// Address of the BMC; `0.0.0.0` where the ramdisk found none.
-    #[serde(deserialize_with = "lenient::option")]
-    pub bmc_address: Option<String>,
-    /// Address of the BMC; `::/0` where the ramdisk found none.
-    #[serde(deserialize_with = "lenient::option")]
-    pub bmc_v6address: Option<String>,
-    /// How it was booted.
-    #[serde(deserialize_with = "lenient::or_default")]
-    pub boot: Boot,
+reported! {
+    /// The answer to the question for a node's inventory.
+    struct Inventory {
+        /// The machine.
+        #[serde(rename = "inventory")]
+        machine: Machine,
+        /// What Ironic made of it.
+        plugin_data: PluginData,
+    }
+
+    /// The machine as its ramdisk sees it.
+    struct Machine {
+        /// What the ramdisk believes its name to be; often a placeholder.
+        hostname: Option<String>,
+        /// Address of the BMC; `0.0.0.0` where the ramdisk found none.
+        bmc_address: Option<String>,
+        /// Address of the BMC; `::/0` where the ramdisk found none.
+        bmc_v6address: Option<String>,
+        /// How it was booted.
+        boot: Boot,
+        /// Processors.
+        cpu: Cpu,
+        /// Memory.
+        memory: Memory,
+        /// Who made it.
+        system_vendor: SystemVendor,
+        /// Network interfaces, in an order that means nothing.
+        interfaces: Vec<Interface>,
+        /// Disks.
+        disks: Vec<Disk>,
+    }
+
+    /// How the machine was booted.
+    struct Boot {
+        /// `uefi` or `bios`.
+        current_boot_mode: Option<String>,
+        /// MAC address that it was booted by, sometimes in pxelinux's spelling (`01-…`).
+        pxe_interface: Option<String>,
+    }
+
     /// Processors.
-    #[serde(deserialize_with = "lenient::or_default")]
-    pub cpu: Cpu,
+    struct Cpu {
+        /// Such as `x86_64`.
+        architecture: Option<String>,
+        /// Threads.
+        count: Option<i64>,
+        /// Capabilities.
+        flags: Vec<String>,
+        /// Megahertz, as text or number.
+        frequency: Value,
+        /// Marketing name.
+        model_name: Option<String>,
+    }
+
     /// Memory.
-    #[serde(deserialize_with = "lenient::or_default")]
-    pub memory: Memory,
-    /// Who made it.
-    #[serde(deserialize_with = "lenient::or_default")]
-    pub system_vendor: SystemVendor,
-    /// Network interfaces, in an order that means nothing.
-    #[serde(deserialize_with = "lenient::list")]
-    pub interfaces: Vec<Interface>,
-    /// Disks.
-    #[serde(deserialize_with = "lenient::list")]
-    pub disks: Vec<Disk>,
-}
+    struct Memory {
+        /// MiB that are plugged in.
+        physical_mb: Option<i64>,
+        /// Bytes that the kernel has.
+        total: Option<i64>,
+    }
 
-/// How the machine was booted.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct Boot {
-    /// `uefi` or `bios`.
-    #[serde(deserialize_with = "lenient::option")]
-    pub current_boot_mode: Option<String>,
-    /// MAC address that it was booted by, sometimes in pxelinux's spelling (`01-…`).
-    #[serde(deserialize_with = "lenient::option")]
-    pub pxe_interface: Option<String>,
-}
+    /// Who made the machine.
+    struct SystemVendor {
+        /// Maker.
+        manufacturer: Option<String>,
+        /// Product.
+        product_name: Option<String>,
+        /// Serial number; often a placeholder.
+        serial_number: Option<String>,
+        /// Firmware.
+        firmware: Firmware,
+    }
 
-/// Processors.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct Cpu {
-    /// Such as `x86_64`.
-    #[serde(deserialize_with = "lenient::option")]
-    pub architecture: Option<String>,
-    /// Threads.
-    #[serde(deserialize_with = "lenient::int")]
-    pub count: Option<i64>,
-    /// Capabilities.
-    #[serde(deserialize_with = "lenient::texts")]
-    pub flags: Vec<String>,
-    /// Megahertz, as text or number.
-    #[serde(deserialize_with = "lenient::scalar")]
-    pub frequency: Value,
-    /// Marketing name.
-    #[serde(deserialize_with = "lenient::option")]
-    pub model_name: Option<String>,
-}
+    /// Firmware of the system.
+    struct Firmware {
+        /// Maker.
+        vendor: Option<String>,
+        /// Version.
+        version: Option<String>,
+        /// Date, in no fixed format.
+        build_date: Option<String>,
+    }
 
-/// Memory.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct Memory {
-    /// MiB that are plugged in.
-    #[serde(deserialize_with = "lenient::int")]
-    pub physical_mb: Option<i64>,
-    /// Bytes that the kernel has.
-    #[serde(deserialize_with = "lenient::int")]
-    pub total: Option<i64>,
-}
+    /// A network interface.
+    struct Interface {
+        /// Name in the ramdisk.
+        name: Option<String>,
+        /// Hardware address: usually six bytes, twenty for `InfiniBand`.
+        mac_address: Option<String>,
+        /// Address.
+        ipv4_address: Option<String>,
+        /// Address, perhaps with a zone (`%eno1`).
+        ipv6_address: Option<String>,
+        /// Whether a cable is plugged in.
+        has_carrier: Option<bool>,
+        /// PCI vendor.
+        vendor: Option<String>,
+        /// PCI product.
+        product: Option<String>,
+        /// Speed; negative where unknown.
+        speed_mbps: Option<i64>,
+        /// PCI address.
+        pci_address: Option<String>,
+    }
 
-/// Who made the machine.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct SystemVendor {
-    /// Maker.
-    #[serde(deserialize_with = "lenient::option")]
-    pub manufacturer: Option<String>,
-    /// Product.
-    #[serde(deserialize_with = "lenient::option")]
-    pub product_name: Option<String>,
-    /// Serial number; often a placeholder.
-    #[serde(deserialize_with = "lenient::option")]
-    pub serial_number: Option<String>,
-    /// Firmware.
-    #[serde(deserialize_with = "lenient::or_default")]
-    pub firmware: Firmware,
-}
+    /// A disk.
+    struct Disk {
+        /// Name in the ramdisk.
+        name: Option<String>,
+        /// Stable name.
+        by_path: Option<String>,
+        /// Whether it turns.
+        rotational: Option<bool>,
+        /// Bytes.
+        size: Option<i64>,
+        /// Maker.
+        vendor: Option<String>,
+        /// Product.
+        model: Option<String>,
+        /// Serial number.
+        serial: Option<String>,
+        /// World wide name.
+        wwn: Option<String>,
+        /// Extension of the world wide name.
+        wwn_vendor_extension: Option<String>,
+        /// World wide name with its extension.
+        wwn_with_extension: Option<String>,
+        /// SCSI address.
+        hctl: Option<String>,
+    }
 
-/// Firmware of the system.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct Firmware {
-    /// Maker.
-    #[serde(deserialize_with = "lenient::option")]
-    pub vendor: Option<String>,
-    /// Version.
-    #[serde(deserialize_with = "lenient::option")]
-    pub version: Option<String>,
-    /// Date, in no fixed format.
-    #[serde(deserialize_with = "lenient::option")]
-    pub build_date: Option<String>,
-}
+    /// What Ironic's hooks made of the inventory.
+    struct PluginData {
+        /// True for a machine that nobody had registered. There is no other place that says it.
+        auto_discovered: bool,
+        /// MAC address that the machine was booted by.
+        boot_interface: Option<String>,
+        /// MAC addresses that got a port.
+        macs: Vec<String>,
+        /// Per interface name: what Ironic made of it.
+        all_interfaces: BTreeMap<String, Judged>,
+        /// Per interface name: what the switch told about itself.
+        parsed_lldp: BTreeMap<String, Switch>,
+    }
 
-/// A network interface.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct Interface {
-    /// Name in the ramdisk.
-    #[serde(deserialize_with = "lenient::option")]
-    pub name: Option<String>,
-    /// Hardware address: usually six bytes, twenty for `InfiniBand`.
-    #[serde(deserialize_with = "lenient::option")]
-    pub mac_address: Option<String>,
-    /// Address.
-    #[serde(deserialize_with = "lenient::option")]
-    pub ipv4_address: Option<String>,
-    /// Address, perhaps with a zone (`%eno1`).
-    #[serde(deserialize_with = "lenient::option")]
-    pub ipv6_address: Option<String>,
-    /// Whether a cable is plugged in.
-    #[serde(deserialize_with = "lenient::option")]
-    pub has_carrier: Option<bool>,
-    /// PCI vendor.
-    #[serde(deserialize_with = "lenient::option")]
-    pub vendor: Option<String>,
-    /// PCI product.
-    #[serde(deserialize_with = "lenient::option")]
-    pub product: Option<String>,
-    /// Speed; negative where unknown.
-    #[serde(deserialize_with = "lenient::int")]
-    pub speed_mbps: Option<i64>,
-    /// PCI address.
-    #[serde(deserialize_with = "lenient::option")]
-    pub pci_address: Option<String>,
-}
+    /// What Ironic made of an interface.
+    struct Judged {
+        /// Whether the machine was booted by it.
+        pxe_enabled: Option<bool>,
+    }
 
-/// A disk.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct Disk {
-    /// Name in the ramdisk.
-    #[serde(deserialize_with = "lenient::option")]
-    pub name: Option<String>,
-    /// Stable name.
-    #[serde(deserialize_with = "lenient::option")]
-    pub by_path: Option<String>,
-    /// Whether it turns.
-    #[serde(deserialize_with = "lenient::option")]
-    pub rotational: Option<bool>,
-    /// Bytes.
-    #[serde(deserialize_with = "lenient::int")]
-    pub size: Option<i64>,
-    /// Maker.
-    #[serde(deserialize_with = "lenient::option")]
-    pub vendor: Option<String>,
-    /// Product.
-    #[serde(deserialize_with = "lenient::option")]
-    pub model: Option<String>,
-    /// Serial number.
-    #[serde(deserialize_with = "lenient::option")]
-    pub serial: Option<String>,
-    /// World wide name.
-    #[serde(deserialize_with = "lenient::option")]
-    pub wwn: Option<String>,
-    /// Extension of the world wide name.
-    #[serde(deserialize_with = "lenient::option")]
-    pub wwn_vendor_extension: Option<String>,
-    /// World wide name with its extension.
-    #[serde(deserialize_with = "lenient::option")]
-    pub wwn_with_extension: Option<String>,
-    /// SCSI address.
-    #[serde(deserialize_with = "lenient::option")]
-    pub hctl: Option<String>,
-}
+    /// What a switch tells the machines on its ports.
+    struct Switch {
+        /// The switch.
+        #[serde(rename = "switch_chassis_id")]
+        chassis: Option<String>,
+        /// The port.
+        #[serde(rename = "switch_port_id")]
+        port: Option<String>,
+        /// The name of the switch.
+        #[serde(rename = "switch_system_name")]
+        name: Option<String>,
+        /// The VLAN of what has no tag.
+        #[serde(rename = "switch_port_untagged_vlan_id")]
+        untagged: Option<u16>,
+        /// VLANs of the port.
+        #[serde(rename = "switch_port_vlans")]
+        vlans: Vec<Vlan>,
+    }
 
-/// What Ironic's hooks made of the inventory.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct PluginData {
-    /// True for a machine that nobody had registered. There is no other place that says it.
-    #[serde(deserialize_with = "lenient::flag")]
-    pub auto_discovered: bool,
-    /// MAC address that the machine was booted by.
-    #[serde(deserialize_with = "lenient::option")]
-    pub boot_interface: Option<String>,
-    /// MAC addresses that got a port.
-    #[serde(deserialize_with = "lenient::texts")]
-    pub macs: Vec<String>,
-    /// Per interface name: what Ironic made of it.
-    #[serde(deserialize_with = "lenient::entries")]
-    pub all_interfaces: BTreeMap<String, Judged>,
-    /// Per interface name: what the switch told about itself.
-    #[serde(deserialize_with = "lenient::entries")]
-    pub parsed_lldp: BTreeMap<String, Switch>,
-}
-
-/// What Ironic made of an interface.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct Judged {
-    /// Whether the machine was booted by it.
-    #[serde(deserialize_with = "lenient::option")]
-    pub pxe_enabled: Option<bool>,
-}
-
-/// What a switch tells the machines on its ports.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct Switch {
-    /// The switch.
-    #[serde(rename = "switch_chassis_id", deserialize_with = "lenient::option")]
-    pub chassis: Option<String>,
-    /// The port.
-    #[serde(rename = "switch_port_id", deserialize_with = "lenient::option")]
-    pub port: Option<String>,
-    /// The name of the switch.
-    #[serde(rename = "switch_system_name", deserialize_with = "lenient::option")]
-    pub name: Option<String>,
-    /// The VLAN of what has no tag.
-    #[serde(rename = "switch_port_untagged_vlan_id", deserialize_with = "lenient::option")]
-    pub untagged: Option<i64>,
-    /// VLANs of the port.
-    #[serde(rename = "switch_port_vlans", deserialize_with = "lenient::list")]
-    pub vlans: Vec<Vlan>,
-}
-
-/// A VLAN.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct Vlan {
-    /// Its number.
-    #[serde(deserialize_with = "lenient::option")]
-    pub id: Option<i64>,
-    /// Its name.
-    #[serde(deserialize_with = "lenient::option")]
-    pub name: Option<String>,
+    /// A VLAN.
+    struct Vlan {
+        /// Its number.
+        id: Option<u16>,
+        /// Its name.
+        name: Option<String>,
+    }
 }
 
 impl Inventory {

@@ -13,8 +13,7 @@ use std::marker::PhantomData;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{
-    Deserialize, DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
-    Visitor,
+    DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 use serde_json::Value;
 
@@ -22,143 +21,164 @@ use serde_json::Value;
 pub(crate) const MOST: usize = 1024;
 
 /// A shape that a value may have. Nothing is kept of a value that has another one.
-trait Shape<'de> {
-    /// What is made of a value.
-    type Out: Default;
-
+pub(crate) trait Shape<'de>: Default {
     /// Takes a value without parts.
-    fn scalar(_value: Value) -> Self::Out {
-        Self::Out::default()
+    fn scalar(_value: Value) -> Self {
+        Self::default()
     }
 
     /// Takes a list.
-    fn seq<A: SeqAccess<'de>>(mut seq: A) -> Result<Self::Out, A::Error> {
-        while seq.next_element_seed(Reader::<Nothing>::new())?.is_some() {}
-        Ok(Self::Out::default())
+    fn seq<A: SeqAccess<'de>>(mut seq: A) -> Result<Self, A::Error> {
+        while seq.next_element_seed(Reader(PhantomData::<()>))?.is_some() {}
+        Ok(Self::default())
     }
 
     /// Takes an object.
-    fn map<A: MapAccess<'de>>(mut map: A) -> Result<Self::Out, A::Error> {
+    fn map<A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
         while map.next_key::<IgnoredAny>()?.is_some() {
-            map.next_value_seed(Reader::<Nothing>::new())?;
+            map.next_value_seed(Reader(PhantomData::<()>))?;
         }
-        Ok(Self::Out::default())
+        Ok(Self::default())
     }
+}
+
+/// An object with known fields.
+pub(crate) trait Object: DeserializeOwned + Default {}
+
+/// Reads a value of any shape as one of this shape.
+pub(crate) fn read<'de, D: Deserializer<'de>, S: Shape<'de>>(
+    deserializer: D,
+) -> Result<S, D::Error> {
+    Reader(PhantomData).deserialize(deserializer)
 }
 
 /// Reads a value of this shape.
 struct Reader<S>(PhantomData<S>);
 
-impl<S> Reader<S> {
-    fn new() -> Self {
-        Self(PhantomData)
-    }
-}
-
 impl<'de, S: Shape<'de>> DeserializeSeed<'de> for Reader<S> {
-    type Value = S::Out;
+    type Value = S;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<S::Out, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<S, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
 impl<'de, S: Shape<'de>> Visitor<'de> for Reader<S> {
-    type Value = S::Out;
+    type Value = S;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("any value")
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<S::Out, E> {
+    fn visit_bool<E>(self, value: bool) -> Result<S, E> {
         Ok(S::scalar(Value::from(value)))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<S::Out, E> {
+    fn visit_i64<E>(self, value: i64) -> Result<S, E> {
         Ok(S::scalar(Value::from(value)))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<S::Out, E> {
+    fn visit_u64<E>(self, value: u64) -> Result<S, E> {
         Ok(S::scalar(Value::from(value)))
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<S::Out, E> {
+    fn visit_f64<E>(self, value: f64) -> Result<S, E> {
         Ok(S::scalar(Value::from(value)))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<S::Out, E> {
+    fn visit_str<E>(self, value: &str) -> Result<S, E> {
         Ok(S::scalar(Value::from(value)))
     }
 
-    fn visit_unit<E>(self) -> Result<S::Out, E> {
-        Ok(S::Out::default())
+    fn visit_unit<E>(self) -> Result<S, E> {
+        Ok(S::default())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<S::Out, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<S, A::Error> {
         S::seq(seq)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<S::Out, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<S, A::Error> {
         S::map(map)
     }
 }
 
 /// Nothing is kept. What is deeper than `serde_json` reads makes the whole unreadable.
-struct Nothing;
-
-impl Shape<'_> for Nothing {
-    type Out = ();
-}
+impl Shape<'_> for () {}
 
 /// A value without parts; null for any other.
-struct Scalar;
-
-impl Shape<'_> for Scalar {
-    type Out = Value;
-
-    fn scalar(value: Value) -> Value {
+impl Shape<'_> for Value {
+    fn scalar(value: Value) -> Self {
         value
     }
 }
 
-/// A text.
-struct Text;
-
-impl Shape<'_> for Text {
-    type Out = Option<String>;
-
-    fn scalar(value: Value) -> Option<String> {
-        match value {
-            Value::String(text) => Some(text),
-            _ => None,
-        }
+/// Whether it is true.
+impl Shape<'_> for bool {
+    fn scalar(value: Value) -> Self {
+        value == true
     }
 }
 
-/// An object with known fields.
-struct Object<T>(PhantomData<T>);
+impl Shape<'_> for Option<bool> {
+    fn scalar(value: Value) -> Self {
+        value.as_bool()
+    }
+}
 
-impl<'de, T: Deserialize<'de>> Shape<'de> for Object<T> {
-    type Out = Option<T>;
+/// A text, with the white space around it: what is done with that is the reader's decision.
+impl Shape<'_> for Option<String> {
+    fn scalar(value: Value) -> Self {
+        if let Value::String(text) = value { Some(text) } else { None }
+    }
+}
 
-    fn map<A: MapAccess<'de>>(map: A) -> Result<Self::Out, A::Error> {
-        T::deserialize(MapAccessDeserializer::new(map)).map(Some)
+/// A whole number, also where it came as a fraction or as text. Fractions are cut off.
+impl Shape<'_> for Option<i64> {
+    fn scalar(value: Value) -> Self {
+        let text = match &value {
+            Value::Number(number) => number.to_string(),
+            Value::String(text) => text.trim().to_owned(),
+            _ => return None,
+        };
+        text.parse().ok().or_else(|| {
+            let number = text.parse::<f64>().ok()?;
+            // Beyond 2^53 a fraction no longer says which whole number was meant.
+            #[expect(clippy::cast_possible_truncation, reason = "the range was just checked")]
+            (number.abs() < 9e15).then_some(number as i64)
+        })
+    }
+}
+
+/// The number of a VLAN, only where it came as one.
+impl Shape<'_> for Option<u16> {
+    fn scalar(value: Value) -> Self {
+        value.as_u64()?.try_into().ok()
+    }
+}
+
+impl<'de, T: Object> Shape<'de> for Option<T> {
+    fn map<A: MapAccess<'de>>(map: A) -> Result<Self, A::Error> {
+        T::map(map).map(Some)
+    }
+}
+
+/// The object, or its default.
+impl<'de, T: Object> Shape<'de> for T {
+    fn map<A: MapAccess<'de>>(map: A) -> Result<Self, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map))
     }
 }
 
 /// The first elements that have this shape.
-struct List<S>(PhantomData<S>);
-
-impl<'de, S, T> Shape<'de> for List<S>
+impl<'de, T> Shape<'de> for Vec<T>
 where
-    S: Shape<'de, Out = Option<T>>,
+    Option<T>: Shape<'de>,
 {
-    type Out = Vec<T>;
-
-    fn seq<A: SeqAccess<'de>>(mut seq: A) -> Result<Self::Out, A::Error> {
-        let mut kept = Vec::new();
+    fn seq<A: SeqAccess<'de>>(mut seq: A) -> Result<Self, A::Error> {
+        let mut kept = Self::new();
         while kept.len() < MOST {
-            let Some(element) = seq.next_element_seed(Reader::<S>::new())? else {
+            let Some(element) = seq.next_element_seed(Reader(PhantomData::<Option<T>>))? else {
                 return Ok(kept);
             };
             kept.extend(element);
@@ -169,105 +189,17 @@ where
 }
 
 /// The first entries that are objects with known fields.
-struct Entries<T>(PhantomData<T>);
-
-impl<'de, T: Deserialize<'de>> Shape<'de> for Entries<T> {
-    type Out = BTreeMap<String, T>;
-
-    fn map<A: MapAccess<'de>>(mut map: A) -> Result<Self::Out, A::Error> {
-        let mut kept = BTreeMap::new();
+impl<'de, T: Object> Shape<'de> for BTreeMap<String, T> {
+    fn map<A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
+        let mut kept = Self::new();
         while kept.len() < MOST {
             let Some(key) = map.next_key::<String>()? else {
                 return Ok(kept);
             };
-            let value = map.next_value_seed(Reader::<Object<T>>::new())?;
+            let value = map.next_value_seed(Reader(PhantomData::<Option<T>>))?;
             kept.extend(value.map(|value| (key, value)));
         }
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
         Ok(kept)
     }
-}
-
-/// A value without parts, or null.
-pub(crate) fn scalar<'de, D>(deserializer: D) -> Result<Value, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    deserializer.deserialize_any(Reader::<Scalar>::new())
-}
-
-/// The value, which has no parts, or nothing if it has another shape. Text loses surrounding white
-/// space nowhere: what is done with it is the reader's decision.
-pub(crate) fn option<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: DeserializeOwned,
-{
-    Ok(serde_json::from_value(scalar(deserializer)?).ok())
-}
-
-/// Whether it is true.
-pub(crate) fn flag<'de, D>(deserializer: D) -> Result<bool, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    Ok(scalar(deserializer)? == Value::Bool(true))
-}
-
-/// The object, or its default if the value has another shape.
-pub(crate) fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de> + Default,
-{
-    let object = deserializer.deserialize_any(Reader::<Object<T>>::new())?;
-    Ok(object.unwrap_or_default())
-}
-
-/// The elements that are objects.
-pub(crate) fn list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    deserializer.deserialize_any(Reader::<List<Object<T>>>::new())
-}
-
-/// The elements that are texts.
-pub(crate) fn texts<'de, D>(deserializer: D) -> Result<Vec<String>, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    deserializer.deserialize_any(Reader::<List<Text>>::new())
-}
-
-/// The entries that are objects.
-pub(crate) fn entries<'de, D, T>(deserializer: D) -> Result<BTreeMap<String, T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    deserializer.deserialize_any(Reader::<Entries<T>>::new())
-}
-
-/// A whole number, also where it came as a fraction or as text. Fractions are cut off.
-pub(crate) fn int<'de, D>(deserializer: D) -> Result<Option<i64>, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    let value = scalar(deserializer)?;
-    if let Some(whole) = value.as_i64() {
-        return Ok(Some(whole));
-    }
-    let text = match &value {
-        Value::Number(number) => number.to_string(),
-        Value::String(text) => text.trim().to_owned(),
-        _ => return Ok(None),
-    };
-    Ok(text.parse().ok().or_else(|| {
-        let number = text.parse::<f64>().ok()?;
-        // Beyond 2^53 a fraction no longer says which whole number was meant.
-        #[expect(clippy::cast_possible_truncation, reason = "the range was just checked")]
-        (number.abs() < 9e15).then_some(number as i64)
-    }))
 }

@@ -129,7 +129,7 @@ struct Page<T> {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct OddEntry {
-    #[serde(deserialize_with = "lenient::option")]
+    #[serde(deserialize_with = "lenient::read")]
     uuid: Option<String>,
 }
 
