@@ -80,7 +80,7 @@ impl Client {
     }
 
     /// Changes a node. With `reset_interfaces` a change of the driver also picks that driver's own
-    /// interfaces, without which Ironic mostly refuses it.
+    /// interfaces, without which Ironic mostly refuses it. No secret belongs into the patch: an error may repeat it.
     pub async fn patch_node(
         &self,
         id: &str,
