@@ -192,11 +192,6 @@ pub enum PatchOp {
         /// What.
         value: Value,
     },
-    /// Takes a value away.
-    Remove {
-        /// Where.
-        path: String,
-    },
 }
 
 /// Whether a node can have this identity or name.
@@ -256,13 +251,13 @@ mod tests {
     fn a_patch_is_written_as_json_patch() {
         let ops = [
             PatchOp::Add { path: "/extra/a".into(), value: 1.into() },
-            PatchOp::Remove { path: "/name".into() },
+            PatchOp::Replace { path: "/name".into(), value: "n".into() },
         ];
         assert_eq!(
             serde_json::to_value(ops).unwrap(),
             serde_json::json!([
                 {"op": "add", "path": "/extra/a", "value": 1},
-                {"op": "remove", "path": "/name"}
+                {"op": "replace", "path": "/name", "value": "n"}
             ])
         );
     }

@@ -40,14 +40,8 @@ pub enum Detail {
 pub struct NodeQuery {
     /// How much of each.
     pub detail: Detail,
-    /// Only those in this state.
-    pub provision_state: Option<String>,
-    /// Only those with this driver.
-    pub driver: Option<String>,
     /// Only those of this class.
     pub resource_class: Option<String>,
-    /// Only those in maintenance, or only the others.
-    pub maintenance: Option<bool>,
     /// Only those made after this one (an identity).
     pub after: Option<String>,
     /// Size of a page; 0 is the largest.
@@ -61,8 +55,6 @@ pub struct PortQuery {
     pub detail: Detail,
     /// Only those of this node (identity or name).
     pub node: Option<String>,
-    /// Only the one with this MAC address.
-    pub address: Option<String>,
     /// Only those made after this one (an identity).
     pub after: Option<String>,
     /// Size of a page; 0 is the largest.
@@ -183,12 +175,8 @@ impl Client {
     /// The nodes that match, of those that the settings are about.
     pub fn nodes(&self, query: NodeQuery) -> Pager<Node> {
         let mut filters = Vec::new();
-        add(&mut filters, "provision_state", query.provision_state);
-        add(&mut filters, "driver", query.driver);
         add(&mut filters, "resource_class", query.resource_class);
         add(&mut filters, "conductor_group", self.settings().conductor_group.clone());
-        let maintenance = query.maintenance.map(|value| value.to_string());
-        add(&mut filters, "maintenance", maintenance);
         Pager::new(self, "nodes".to_owned(), filters, query.detail, query.page, query.after)
     }
 
@@ -201,7 +189,6 @@ impl Client {
         }
         let mut filters = Vec::new();
         add(&mut filters, "node", query.node.clone());
-        add(&mut filters, "address", query.address);
         let all =
             Pager::new(self, "ports".to_owned(), filters, query.detail, query.page, query.after);
         Ok(Pager { node: query.node, ..all })
@@ -414,8 +401,7 @@ mod tests {
     fn every_page_has_the_filters_of_the_first() {
         let mut pager = client().nodes(NodeQuery {
             detail: Detail::Fields(&["uuid", "name"]),
-            provision_state: Some("enroll".to_owned()),
-            maintenance: Some(false),
+            resource_class: Some("large".to_owned()),
             page: 2,
             ..NodeQuery::default()
         });
@@ -430,7 +416,7 @@ mod tests {
         let mut second = second;
         second.sort();
         assert_eq!(first, second);
-        assert!(first.contains(&("provision_state".to_owned(), "enroll".to_owned())));
+        assert!(first.contains(&("resource_class".to_owned(), "large".to_owned())));
     }
 
     #[test]
@@ -469,12 +455,12 @@ mod tests {
         #[test]
         fn no_filter_can_add_another_parameter(value in ".*") {
             let pager = client().nodes(NodeQuery {
-                driver: Some(value.clone()),
+                resource_class: Some(value.clone()),
                 ..NodeQuery::default()
             });
             let asked = asked(&pager);
             prop_assert_eq!(asked.len(), 2);
-            prop_assert_eq!(&asked[0], &("driver".to_owned(), value));
+            prop_assert_eq!(&asked[0], &("resource_class".to_owned(), value));
         }
     }
 }
