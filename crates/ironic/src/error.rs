@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use controller_kit::events;
 use serde_json::Value;
 
 /// Longest text of Ironic that is passed on. Some of its messages carry whole tracebacks.
@@ -255,13 +256,7 @@ fn words(inner: &Value) -> Option<&str> {
 /// One line of bounded length: it ends up in conditions, events and logs.
 fn shorten(text: &str) -> String {
     let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let clean = clean.trim();
-    if clean.chars().count() <= MAX_TEXT {
-        return clean.to_owned();
-    }
-    let mut short: String = clean.chars().take(MAX_TEXT).collect();
-    short.push('…');
-    short
+    events::shorten(clean.trim(), MAX_TEXT)
 }
 
 /// Ironic tells some causes apart by words only.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use controller_kit::config::{Command, Given, Mistakes, given, reads};
+use controller_kit::config::{Command, Given, Mistakes, duration, given, reads};
 use reqwest::Url;
 
 /// Calls to nodes that answer, at the same time. More of them make Ironic slower, not faster.
@@ -233,12 +233,8 @@ fn parse_endpoint(source: &str, text: &str) -> Result<Url, String> {
 }
 
 fn parse_duration(text: &str) -> Option<Duration> {
-    let (digits, unit) = match text.strip_suffix('m') {
-        Some(digits) => (digits, 60),
-        None => (text.strip_suffix('s').unwrap_or(text), 1),
-    };
-    let seconds = digits.parse::<u64>().ok()?.checked_mul(unit)?;
-    (1..=600).contains(&seconds).then(|| Duration::from_secs(seconds))
+    let seconds = text.parse().ok().map(Duration::from_secs);
+    seconds.or_else(|| duration(text)).filter(|it| (1..=600).contains(&it.as_secs()))
 }
 
 #[cfg(test)]
