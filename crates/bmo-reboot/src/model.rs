@@ -171,8 +171,8 @@ pub struct Memory {
     pub silent_since: Option<Instant>,
     /// How often it was asked for off in a row while nobody knew its power, and when last.
     pub blind_calls: (u32, Option<Instant>),
-    /// Whether it was let go.
-    pub let_go: LetGo,
+    /// Whether it is not to be ours, and its status has said so already.
+    pub let_go: bool,
     /// What its status said of its power when it was last read, or written here: whoever changes that switches it, too.
     pub powered_on: Option<bool>,
 }
@@ -186,18 +186,6 @@ pub struct OffTaken {
     pub seen: Option<Instant>,
     /// Whether Ironic has taken another one for the same, long enough after that.
     pub again: bool,
-}
-
-/// Whether the host is not to be ours, and its status has said so already.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LetGo {
-    /// It is ours, or was and is still to be let go.
-    #[default]
-    No,
-    /// It was.
-    Yes,
-    /// And that another instance wants it was told.
-    Warned,
 }
 
 /// What one pass knows. The default is that of a host that is left to others.

@@ -1,5 +1,6 @@
 //! All reads: a host and its node as they are now, or as a list has shown the node since.
 
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use api_types::metal3::CachedHost;
@@ -13,8 +14,8 @@ use kube::{Api, Client};
 use crate::context::Context;
 use crate::decide::{decide, is_at_rest};
 use crate::model::{
-    Host, LetGo, Memory, Node, NodeSeen, OFF_CONFIRM_DELAY, Observed, OffProof, OffTaken, Pause,
-    Target, registered_as,
+    Host, Memory, Node, NodeSeen, OFF_CONFIRM_DELAY, Observed, OffProof, OffTaken, Pause, Target,
+    registered_as,
 };
 use crate::settings::Policy;
 
@@ -151,21 +152,20 @@ fn at_rest(context: &Context, host: &Host, soft_free: bool) -> Option<Observed> 
 fn is_anothers(host: &Host, memory: &mut Memory) -> bool {
     let managed = host.managed().is_some_and(|it| it.managed);
     let claimed = host.paused == Pause::ByUs || managed;
-    if host.selected {
-        memory.let_go = LetGo::No;
-    } else if !claimed && memory.let_go == LetGo::No {
-        // Its status says so by now.
-        memory.let_go = LetGo::Yes;
-    }
-    let is_anothers = memory.let_go != LetGo::No && claimed;
-    if is_anothers && memory.let_go == LetGo::Yes {
-        memory.let_go = LetGo::Warned;
-        tracing::warn!(
-            object.namespace = host.key.namespace,
-            object.name = host.key.name,
-            "Another instance manages the power of this host, which --host-selector does not match here; it is left to \
-             that one. Give the two instances namespaces or watch filters of their own"
-        );
+    // Its status says so by now.
+    memory.let_go = !host.selected && (memory.let_go || !claimed);
+    let is_anothers = memory.let_go && claimed;
+    if is_anothers {
+        // The two differ about other hosts for the same reason, and at each look it would be said again.
+        static TOLD: Once = Once::new();
+        TOLD.call_once(|| {
+            tracing::warn!(
+                object.namespace = host.key.namespace,
+                object.name = host.key.name,
+                "Another instance manages the power of this host, which --host-selector does not match here; it is left to \
+                 that one. Give the two instances namespaces or watch filters of their own"
+            );
+        });
     }
     is_anothers
 }
@@ -514,7 +514,7 @@ mod tests {
         let mut memory = Memory::default();
         assert!(!is_anothers(&claimed, &mut memory), "it was ours, and has to be let go once");
         assert!(!is_anothers(&free, &mut memory), "nobody claims it");
-        assert!(is_anothers(&claimed, &mut memory) && memory.let_go == LetGo::Warned);
+        assert!(is_anothers(&claimed, &mut memory) && memory.let_go);
         let paused = Host { paused: Pause::ByUs, ..free.clone() };
         assert!(is_anothers(&paused, &mut memory), "that pause is another's");
         // Handed to us again it is ours, and so it is when it is let go after that.
