@@ -200,34 +200,17 @@ pub fn needed() -> Vec<Needed> {
     ours.chain([conditions()]).collect()
 }
 
-/// Upstream's own, which its CRD has since release 0.13.
+/// Upstream's own, which its CRD has since release 0.13. In an older one it is added without the names of its fields: the release
+/// that brings it names them.
 fn conditions() -> Needed {
-    let text = json!({ "type": "string" });
-    let condition = json!({
-        "type": "object",
-        "required": ["lastTransitionTime", "message", "reason", "status", "type"],
-        "properties": {
-            "lastTransitionTime": { "type": "string", "format": "date-time" },
-            "message": text,
-            "observedGeneration": { "type": "integer", "format": "int64" },
-            "reason": text,
-            "status": { "type": "string", "enum": ["True", "False", "Unknown"] },
-            "type": text,
-        },
-    });
-    let schema = json!({
-        "type": "array",
-        "items": condition,
-        "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": ["type"],
-    });
+    let condition = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     Needed {
         crd: "baremetalhosts.metal3.io",
         versions: &["v1alpha1"],
         field: Some(Field {
             path: &["status"],
             property: "conditions",
-            schema,
+            schema: json!({ "type": "array", "items": condition }),
             replace: false,
             optional: false,
         }),
