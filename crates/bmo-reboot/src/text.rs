@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use crate::reason::Reason;
-use crate::record::{Doubt, RebootProgress, Sight};
+use crate::record::{RebootProgress, Sight};
 
 /// The record was written and is not there: nothing may be switched off without this memory.
 pub const DROPPED: &str = "the API server dropped status.conditions: the CRD baremetalhosts.metal3.io lacks them, run `bmo-reboot \
@@ -57,36 +57,17 @@ pub fn step(progress: &RebootProgress, what: &str) -> String {
     if !text.ends_with('.') {
         text.push('.');
     }
-    let mut add = |more: &str| {
-        text.push(' ');
-        text.push_str(more);
-    };
     if progress.hard && !progress.reason.is_phase() {
-        add("The power was cut.");
+        text.push_str(" The power was cut.");
     }
-    if let Some(soft) = progress.soft {
-        let (since, last) = (soft.since, soft.last);
-        add(&format!("Its operating system was first asked at {since}, last at {last}."));
-    }
-    match &progress.sight {
+    let sight = match &progress.sight {
         Some(Sight::AskedOff) => {
-            add("Its node is in maintenance: Ironic was asked for off, and looked.");
+            " Its node is in maintenance: Ironic was asked for off, and looked.".to_owned()
         }
-        Some(Sight::Lost { since, .. }) => add(&format!("It is held off since {since}.")),
-        None => {}
-    }
-    match progress.doubt {
-        Some(Doubt::EarlierFailure) => add("Ironic still shows an earlier failure."),
-        Some(Doubt::Open) => add("A power-on that was asked for before may still come."),
-        None => {}
-    }
-    if !progress.served.is_empty() {
-        let keys = progress.served.keys.join(", ");
-        let rest = progress.served.rest.as_ref();
-        let more = rest.map(|rest| format!(" and {} more", rest.count)).unwrap_or_default();
-        add(&format!("It was asked for by {keys}{more}."));
-    }
-    text
+        Some(Sight::Lost { since, .. }) => format!(" It is held off since {since}."),
+        None => String::new(),
+    };
+    text + &sight
 }
 
 /// A change towards off.
