@@ -10,7 +10,7 @@ use crate::case::Case;
 use crate::model::{Call, Decision, Trouble, Write, rebooting};
 use crate::reason::Reason;
 use crate::record::{Managed, RebootProgress, Soft};
-use crate::requests::told_apart;
+use crate::requests::{number, told_apart};
 use crate::text;
 use crate::waits::{NODE_BUSY_RETRY, retry_delay};
 
@@ -186,20 +186,22 @@ impl<'a> Draft<'a> {
         self.progress(RebootProgress { rebooting: self.rebooting, soft, ..step }, &what);
     }
 
-    /// It cannot go on for now. Why is written and told once: the wording of a network's failures changes with every try. A reset
-    /// is written down ahead of every try, so the record says that it was told.
+    /// It cannot go on for now. Why is written once: the wording of a network's failures changes with every try. A reset is written
+    /// down ahead of every try, so it is told once an hour.
     pub(crate) fn waiting(&mut self, reason: Reason, why: &str) {
         let known = self.progress.as_ref();
         if known.is_some_and(|known| known.reason == reason) {
             return;
         }
-        let is_told = known.is_none_or(|known| !known.resets_again());
         self.rebooting |= known.is_some_and(|known| known.rebooting);
         self.phase(reason, self.hard, &text::waits(why));
         match reason {
-            Reason::NodeBusy if is_told => self.tell(reason, &text::busy(why)),
-            Reason::IronicUnreachable | Reason::PowerUnknown if is_told => self.warn(reason, why),
-            _ => {}
+            Reason::NodeBusy => self.tell(reason, &text::busy(why)),
+            Reason::IronicUnreachable | Reason::PowerUnknown => self.warn(reason, why),
+            _ => return,
+        }
+        if let Some(told) = self.events.last_mut() {
+            told.hourly = Some(number(self.case.host.pending));
         }
     }
 

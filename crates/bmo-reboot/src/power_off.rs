@@ -194,10 +194,9 @@ pub(crate) fn reset(
         draft.phase(Reason::RequestAccepted, hard, &message);
         return draft.finish(Reason::RequestAccepted, Next::After(wait));
     }
-    let again = progress.is_some_and(|it| it.waits_for_ironic() || it.resets_again());
-    let asked = Some(Reset::Asked { changed: node.changed.clone(), again });
+    let asked = Some(Reset::Asked { changed: node.changed.clone() });
     let step = draft.step(Reason::Restarting);
-    let what = text::change(hard, text::reset_asked(again));
+    let what = text::change(hard, text::RESET_WAS_ASKED);
     draft.progress(RebootProgress { rebooting: true, hard, reset: asked, ..step }, &what);
     draft.ask(if hard { Call::Reboot } else { Call::SoftReboot(case.policy.soft_timeout) })
 }

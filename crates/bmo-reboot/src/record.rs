@@ -114,9 +114,6 @@ pub enum Reset {
         /// request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         changed: Option<String>,
-        /// Ironic was too busy for the one before, or did not answer.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        again: bool,
     },
     /// Ironic has taken it.
     Taken {
@@ -219,14 +216,9 @@ impl RebootProgress {
         self.reason == Reason::PowerFailed && self.reset.is_none()
     }
 
-    /// Whether this is a reset that is asked for again because of that.
-    pub fn resets_again(&self) -> bool {
-        matches!(self.reset, Some(Reset::Asked { again: true, .. }))
-    }
-
     /// Whether the node is still as it was before the reset was asked for: then Ironic never took the request.
     pub fn is_untouched(&self, now: Option<&str>) -> bool {
-        matches!(&self.reset, Some(Reset::Asked { changed, .. }) if changed.as_deref() == now)
+        matches!(&self.reset, Some(Reset::Asked { changed }) if changed.as_deref() == now)
     }
 }
 
@@ -278,8 +270,8 @@ mod tests {
             Sight::Lost { since: at(1), held: Some(keys()) },
         ];
         let resets = [
-            Reset::Asked { changed: None, again: true },
-            Reset::Asked { changed: Some("2026-11-21T10:00:00+00:00".to_owned()), again: false },
+            Reset::Asked { changed: None },
+            Reset::Asked { changed: Some("2026-11-21T10:00:00+00:00".to_owned()) },
             Reset::Taken { hard: true },
             Reset::Failed { hard: false },
         ];
@@ -349,7 +341,7 @@ mod tests {
     fn a_node_that_changed_since_is_told_from_one_that_did_not() {
         for before in [None, Some("2026-11-21T10:00:00+00:00")] {
             let changed = before.map(str::to_owned);
-            let reset = Some(Reset::Asked { changed, again: false });
+            let reset = Some(Reset::Asked { changed });
             let since = Timestamp::UNIX_EPOCH;
             let progress =
                 RebootProgress { reset, ..RebootProgress::new(Reason::Restarting, since) };

@@ -100,6 +100,8 @@ pub const COMES_NEXT: &str = "comes next";
 pub const SOFT_COMES_NEXT: &str = "comes next: its operating system will be asked to shut down";
 /// A hard power-off.
 pub const WAS_ASKED: &str = "was asked of Ironic";
+/// The same by a reset.
+pub const RESET_WAS_ASKED: &str = "by a reset was asked of Ironic";
 /// What follows where the driver of a node has no soft power-off.
 pub const HARD_COMES_NEXT: &str = "comes next: the driver has no soft power-off";
 
@@ -108,11 +110,6 @@ pub fn softly(who: &str, end: Timestamp) -> String {
     format!(
         "for {who}: the operating system is asked to shut down. The power is cut at {end} unless it is off by then"
     )
-}
-
-/// A reset that is asked for.
-pub fn reset_asked(again: bool) -> &'static str {
-    if again { "by a reset was asked of Ironic again" } else { "by a reset was asked of Ironic" }
 }
 
 /// A reset that Ironic has taken.
