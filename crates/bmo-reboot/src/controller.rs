@@ -65,8 +65,7 @@ fn changed(context: &Context, host: &CachedHost) {
     for other in context.links.update(&key, is_there.then_some(seen.node.as_str())) {
         context.lookout.enqueue(other, Class::Normal);
     }
-    let softly = is_there && seen.progress().is_some_and(|it| it.reason == Reason::SoftPowerOff);
-    context.softly.note(&key, softly);
+    context.softly.note(&key, is_there && seen.has_soft_attempt());
     if !is_there {
         context.lookout.gone(key);
         return;

@@ -515,6 +515,13 @@ impl Host {
         self.progress().as_ref().is_some_and(waits) && !self.requests.any_hard()
     }
 
+    /// Whether its operating system is asked to shut down. What was begun on a host that is not looked after since is still
+    /// recorded; as many of these as may be at a time would keep all others from being asked, for good.
+    pub fn has_soft_attempt(&self) -> bool {
+        self.managed().is_some_and(|it| it.managed)
+            && self.progress().is_some_and(|it| it.reason == Reason::SoftPowerOff)
+    }
+
     /// Whether only its `spec.online` is ours, and not its requests.
     pub fn is_online_only(&self, policy: &Policy) -> bool {
         policy.manage_available && self.state.is_available()

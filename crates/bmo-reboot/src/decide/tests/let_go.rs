@@ -159,3 +159,18 @@ fn one_stamp_is_enough_to_know_that_a_host_was_provisioned() {
         assert!(done.status.clear_stamps, "{stamps:?}");
     }
 }
+
+#[test]
+fn a_soft_attempt_of_a_host_that_is_not_looked_after_any_more_takes_no_place_from_others() {
+    let begun = cycling(&[(HOLD, "")], Reason::SoftPowerOff, false, 9);
+    assert!(begun.has_soft_attempt());
+    for refusal in REFUSALS {
+        let host = refused(begun.clone(), refusal);
+        assert_eq!(
+            host.progress().unwrap().reason,
+            Reason::SoftPowerOff,
+            "it goes on where it was"
+        );
+        assert!(!host.has_soft_attempt(), "{refusal:?}");
+    }
+}
