@@ -5,13 +5,10 @@
 //! there is an inventory counts, what is in it does not: an entry that comes or goes must not make
 //! every cluster of the pool stale.
 //!
-//! Clusters that Hive's own controller made carry Hive's hash. It is accepted where it stands for
-//! the pool's present spec, so that taking a pool over replaces nothing. Hive hashes the fields of
-//! its Go structs in the order in which they are declared, so the platforms' fields stand here in
-//! that order, which is that of August 2026 (commit c02e51732); a field whose inside is not known here gives no such hash, and
-//! a release with other fields has others. What the clusters carry is
-//! noted on the pool then, beside our version of the spec: it stands for that spec and no other. Nothing is noted beside it
-//! where all of them are made from another one for sure.
+//! Clusters that Hive's own controller made carry Hive's hash, over the fields of its Go structs, which differs from release to
+//! release. It is not computed here: what the newest clusters carry is noted on the pool when it is taken over, beside our
+//! version of the spec, and stands for that spec and no other. So taking a pool over replaces nothing. Nothing is noted beside
+//! our version where all of the clusters are made from another spec for sure.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -31,8 +28,6 @@ const PREFIX: &str = "r1-";
 pub struct PoolVersion {
     /// Ours, which new clusters get.
     pub own: String,
-    /// Hive's, if it can be told.
-    pub hive: Option<String>,
     /// What was noted on the pool when it was taken over from Hive's controller.
     pub noted: Option<String>,
 }
@@ -41,8 +36,7 @@ impl PoolVersion {
     /// Whether a cluster with this value is made from the present spec.
     pub fn accepts(&self, value: &str) -> bool {
         let noted = || self.noted.as_deref()?.strip_prefix(&self.own)?.strip_prefix('/');
-        !value.is_empty()
-            && (value == self.own || self.hive.as_deref() == Some(value) || noted() == Some(value))
+        !value.is_empty() && (value == self.own || noted() == Some(value))
     }
 
     /// What is to be noted where this value of Hive's stands for the present spec; an empty one where none does.
@@ -58,7 +52,7 @@ pub fn is_hives(value: &str) -> bool {
 
 /// The version of a pool's spec.
 pub fn pool_version(spec: &ClusterPoolSpec) -> PoolVersion {
-    PoolVersion { own: own(spec), hive: hive(spec), noted: None }
+    PoolVersion { own: own(spec), noted: None }
 }
 
 /// Whether the pool has an inventory: a list or an object that is empty has none in it, and is the
@@ -146,141 +140,4 @@ fn canonical(value: &Value, out: &mut String) {
         },
         _ => *out += &value.to_string(),
     }
-}
-
-/// The hash of no bytes.
-const NOTHING: u64 = 0xcbf2_9ce4_8422_2325;
-
-/// FNV-1a with 64 bits.
-fn fnv(bytes: impl IntoIterator<Item = u8>) -> u64 {
-    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    bytes.into_iter().fold(NOTHING, step)
-}
-
-/// A struct: its fields' hashes in the order of their declaration.
-fn fnv_of_fields(fields: impl IntoIterator<Item = u64>) -> u64 {
-    fnv(fields.into_iter().flat_map(u64::to_be_bytes))
-}
-
-/// How a field of a Go struct is hashed. A pointer to nothing and an empty string have the same
-/// hash, which is that of no bytes.
-enum Field {
-    /// A string.
-    Text(&'static str),
-    /// A bool.
-    Flag(&'static str),
-    /// A pointer to a bool.
-    MaybeFlag(&'static str),
-    /// An integer.
-    Count(&'static str),
-    /// A struct by value.
-    Inside(&'static str, &'static [Field]),
-    /// A pointer to a struct.
-    To(&'static str, &'static [Field]),
-    /// Something whose inside is not known here: pools that use it have no such hash.
-    Absent(&'static str),
-}
-
-use Field::{Absent, Count, Flag, Inside, MaybeFlag, Text, To};
-
-const REFERENCE: &[Field] = &[Text("name")];
-const CREDENTIALS: Field = Inside("credentialsSecretRef", REFERENCE);
-
-/// A pool's platform: ten pointers.
-const PLATFORM: &[Field] = &[
-    To(
-        "aws",
-        &[
-            CREDENTIALS,
-            To("credentialsAssumeRole", &[Text("roleARN"), Text("externalID")]),
-            Text("region"),
-            Absent("userTags"),
-            Absent("privateLink"),
-        ],
-    ),
-    To(
-        "azure",
-        &[CREDENTIALS, Text("region"), Text("baseDomainResourceGroupName"), Text("cloudName")],
-    ),
-    To("baremetal", &[Inside("libvirtSSHPrivateKeySecretRef", REFERENCE)]),
-    To(
-        "gcp",
-        &[
-            CREDENTIALS,
-            Text("region"),
-            Absent("privateServiceConnect"),
-            MaybeFlag("discardLocalSsdOnHibernate"),
-        ],
-    ),
-    To(
-        "openstack",
-        &[CREDENTIALS, To("certificatesSecretRef", REFERENCE), Text("cloud"), Flag("trunkSupport")],
-    ),
-    To(
-        "vsphere",
-        &[
-            Absent("infrastructure"),
-            Text("vCenter"),
-            CREDENTIALS,
-            Inside("certificatesSecretRef", REFERENCE),
-            Text("datacenter"),
-            Text("defaultDatastore"),
-            Text("folder"),
-            Text("cluster"),
-            Text("network"),
-        ],
-    ),
-    Absent("agentBareMetal"),
-    To("ibmcloud", &[CREDENTIALS, Text("accountID"), Text("cisInstanceCRN"), Text("region")]),
-    To("none", &[]),
-    To(
-        "nutanix",
-        &[
-            Inside("prismCentral", &[Text("address"), Count("port")]),
-            CREDENTIALS,
-            Inside("certificatesSecretRef", REFERENCE),
-            Absent("failureDomains"),
-        ],
-    ),
-];
-
-impl Field {
-    fn hash(&self, object: Option<&Value>) -> Option<u64> {
-        let of = |name: &str| object.and_then(|it| it.get(name)).filter(|it| !it.is_null());
-        let flag = |it: &Value| Some(fnv([if it.as_bool()? { b'1' } else { b'0' }]));
-        match self {
-            Text(name) => of(name).map_or(Some(NOTHING), |it| Some(fnv(it.as_str()?.bytes()))),
-            Flag(name) => flag(of(name).unwrap_or(&Value::Bool(false))),
-            MaybeFlag(name) => of(name).map_or(Some(NOTHING), flag),
-            Count(name) => Some(fnv(of(name).map_or(Some(0), Value::as_i64)?.to_be_bytes())),
-            Inside(name, fields) => Self::all(fields, of(name)),
-            To(name, fields) => of(name).map_or(Some(NOTHING), |it| Self::all(fields, Some(it))),
-            Absent(name) => of(name).is_none().then_some(NOTHING),
-        }
-    }
-
-    fn all(fields: &[Self], object: Option<&Value>) -> Option<u64> {
-        let hashes: Option<Vec<u64>> = fields.iter().map(|it| it.hash(object)).collect();
-        Some(fnv_of_fields(hashes?))
-    }
-}
-
-fn hive(spec: &ClusterPoolSpec) -> Option<String> {
-    let name = |it: &NamedRef| fnv_of_fields([fnv(it.name.iter().flat_map(|it| it.bytes()))]);
-    let pointer = |it: &Option<NamedRef>| it.as_ref().map_or(NOTHING, name);
-    let platform = Value::Object(spec.platform.clone().into_iter().collect());
-    let parts = [
-        Field::all(PLATFORM, Some(&platform))?,
-        fnv(spec.base_domain.bytes()),
-        name(&spec.image_set_ref),
-        pointer(&spec.install_config_secret_template_ref),
-        pointer(&spec.customization_ref),
-    ];
-    let mut bytes: Vec<u8> = parts.iter().flat_map(|it| it.to_be_bytes()).collect();
-    // For Hive an empty list is an inventory too.
-    if spec.inventory.is_some() {
-        bytes.extend(b"hasInventory");
-    }
-    let each = bytes.into_iter().map(|byte| fnv(u64::from(byte).to_be_bytes()));
-    Some(format!("{:016x}", fnv_of_fields(each)))
 }

@@ -37,46 +37,12 @@ fn object(names: &[&str]) -> Value {
     json!({"ClusterDeploymentCustomizations": entries(names)})
 }
 
-/// Values that Hive's own tests expect of the same pools.
-#[test]
-fn hives_value_is_told_for_hives_own_examples() {
-    let inventory = || with(aws(), "inventory", entries(&["a"]));
-    let pool_wide = json!({"name": "non-inventory-cdc"});
-    let openstack = json!({"openstack": {
-        "credentialsSecretRef": {"name": "aws-creds"}, "cloud": "", "trunkSupport": false,
-    }});
-    let table = [
-        (aws(), "04a8f79a4a2e9733"),
-        (inventory(), "a6dcbd6776a3c92b"),
-        (with(inventory(), "customizationRef", pool_wide.clone()), "f1a16535dbc27559"),
-        (with(aws(), "customizationRef", pool_wide), "564f99a732a771e9"),
-        (with(inventory(), "platform", openstack), "0be50b7ba396d313"),
-    ];
-    for (pool, value) in table {
-        let version = pool_version(&spec(pool));
-        let hive = version.hive.clone().unwrap();
-        assert_eq!(hive, value);
-        assert!(version.accepts(&hive) && version.accepts(&version.own));
-    }
-}
-
 #[test]
 fn another_specs_value_is_not_accepted() {
     let version = pool_version(&spec(aws()));
     let other = pool_version(&spec(with(aws(), "baseDomain", json!("other"))));
-    assert!(!version.accepts(&other.own) && !version.accepts(&other.hive.unwrap()));
+    assert!(version.accepts(&version.own) && !version.accepts(&other.own));
     assert!(!version.accepts(""));
-}
-
-#[test]
-fn hives_value_is_not_guessed_where_a_field_is_not_known() {
-    for platform in [
-        json!({"vsphere": {"infrastructure": {"vcenters": []}}}),
-        json!({"aws": {"userTags": {"a": "b"}}}),
-        json!({"agentBareMetal": {"agentSelector": {}}}),
-    ] {
-        assert_eq!(pool_version(&spec(with(aws(), "platform", platform))).hive, None);
-    }
 }
 
 #[test]

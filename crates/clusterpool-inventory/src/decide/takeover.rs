@@ -11,9 +11,9 @@ use crate::seen::{Cluster, Listed};
 
 impl<'a> Plan<'a> {
     /// What to note on a pool that is taken over from Hive's controller: its clusters are made from its spec as it is now,
-    /// the last one at least, where Hive's version of that cannot be computed or is on none of them. Not so those that
-    /// cannot be, of which there may be no others: then it is noted that no value of theirs stands for the spec, or a later
-    /// pass would take them for current. Once we have made clusters the spec may be another one.
+    /// the last one at least. Not so those that cannot be, of which there may be no others: then it is noted that no value of
+    /// theirs stands for the spec, or a later pass would take them for current. Once we have made clusters, or taken one over
+    /// and lost the note since, the spec may be another one.
     pub(super) fn takeover(&self) -> Option<String> {
         let version = &self.seen.pool.version;
         let made = || {
@@ -21,21 +21,18 @@ impl<'a> Plan<'a> {
             all.filter_map(|it| Some((it, it.pool_version.as_deref()?)))
                 .filter(|(_, value)| !value.is_empty())
         };
-        if version.noted.is_some() || !made().all(|(_, value)| is_hives(value)) {
+        let is_first = made().all(|(_, value)| is_hives(value))
+            && !self.seen.clusters.iter().any(|it| it.kept);
+        if version.noted.is_some() || !is_first {
             return None;
         }
-        // One that no cluster carries is of another release of Hive than that which made them.
-        let computed = version.hive.as_deref().filter(|it| made().any(|(_, value)| value == *it));
-        // With our finalizer on a cluster it was taken over before, and the note was lost since.
-        let begun = self.seen.clusters.iter().any(|it| it.kept);
-        made().next().filter(|_| computed.is_some() || !begun)?;
+        made().next()?;
         let stale = self.stale_for_hive();
         let may_be_current = |(it, value): &(&'a Cluster, &'a str)| {
             self.is_made_as_wanted(it) && !stale.contains(value)
         };
         let last = made().filter(may_be_current).map(|(it, value)| (it.created, value)).max();
-        let last = last.map(|(_, value)| value);
-        Some(version.note(computed.or(last).or(version.hive.as_deref()).unwrap_or_default()))
+        Some(version.note(last.map(|(_, value)| value).unwrap_or_default()))
     }
 
     /// Whether the cluster has an entry if the pool has an inventory, and none if it has none. Whether there is one counts in

@@ -37,9 +37,6 @@ fn what_clusters_of_hives_controller_were_made_from_is_noted_before_one_counts_a
     };
     // The newest one is made from what the spec was last.
     assert_eq!(noted(&seen).as_deref(), Some("v/0123456789abcdef"));
-    seen.pool.version.hive = Some(values[0].to_owned());
-    assert_eq!(noted(&seen).as_deref(), Some("v/00000000deadbeef"));
-    seen.pool.version.hive = None;
     seen.pool.version.noted = noted(&seen);
     assert_eq!(deleted(&seen), ["ca"]);
     let stale = |seen: &Observed| condition(seen, "AllClustersCurrent").message;
@@ -66,8 +63,6 @@ fn a_hash_of_another_release_of_hive_makes_no_cluster_anew() {
         cluster.pool_version = Some("00000000deadbeef".to_owned());
         cluster.kept = false;
     }
-    // No cluster carries what is computed.
-    seen.pool.version.hive = Some("0123456789abcdef".to_owned());
     let work = decided(&seen).work;
     assert!(
         matches!(&work[0].steps[..],
@@ -107,30 +102,27 @@ const NEW: &str = "0123456789abcdef";
 
 #[test]
 fn an_inventory_that_came_before_the_pool_was_ours_makes_hives_clusters_stale() {
-    // What they were made from may be computed or not: they have no entry, so it was without an inventory.
-    for computed in [Some("ffffffffffffffff".to_owned()), None] {
-        let mut seen = pool(2, &["a", "b"]);
-        seen.pool.version.hive.clone_from(&computed);
-        seen.clusters =
-            vec![of_hive(cluster("c1", None, 1), OLD), of_hive(cluster("c2", None, 2), OLD)];
-        let (note, later) = taken_over(&seen);
-        assert_eq!(note, format!("v/{}", computed.clone().unwrap_or_default()));
-        assert_eq!(stored_condition(&later, "AllClustersCurrent").status, "False");
-        assert_eq!(deleted(&later), ["c1"]);
-        // Hive had begun to replace them.
-        let theirs = of_hive(cluster("ca", Some("a"), 3), NEW);
-        seen.customizations[0].lease = lease("ca");
-        seen.clusters.push(theirs);
-        seen.pool.size = 3;
-        let (note, later) = taken_over(&seen);
-        assert_eq!(note, format!("v/{NEW}"));
-        assert_eq!(deleted(&later), ["c1"]);
-        // One that was taken away is as good as one that came.
-        seen.pool.listed = Listed::Nothing;
-        assert_eq!(taken_over(&seen).0, format!("v/{OLD}"));
-        seen.clusters.retain(|it| it.entry.is_some());
-        assert_eq!(taken_over(&seen).0, format!("v/{}", computed.unwrap_or_default()));
-    }
+    // They have no entry, so what they were made from was without an inventory.
+    let mut seen = pool(2, &["a", "b"]);
+    seen.clusters =
+        vec![of_hive(cluster("c1", None, 1), OLD), of_hive(cluster("c2", None, 2), OLD)];
+    let (note, later) = taken_over(&seen);
+    assert_eq!(note, "v/");
+    assert_eq!(stored_condition(&later, "AllClustersCurrent").status, "False");
+    assert_eq!(deleted(&later), ["c1"]);
+    // Hive had begun to replace them.
+    let theirs = of_hive(cluster("ca", Some("a"), 3), NEW);
+    seen.customizations[0].lease = lease("ca");
+    seen.clusters.push(theirs);
+    seen.pool.size = 3;
+    let (note, later) = taken_over(&seen);
+    assert_eq!(note, format!("v/{NEW}"));
+    assert_eq!(deleted(&later), ["c1"]);
+    // One that was taken away is as good as one that came.
+    seen.pool.listed = Listed::Nothing;
+    assert_eq!(taken_over(&seen).0, format!("v/{OLD}"));
+    seen.clusters.retain(|it| it.entry.is_some());
+    assert_eq!(taken_over(&seen).0, "v/");
 }
 
 #[test]
@@ -166,10 +158,6 @@ fn what_hive_itself_called_stale_is_not_taken_for_current() {
     seen.clusters[2].pool_version = Some(OLD.to_owned());
     say(&mut seen, "False", "ca, cb, cc");
     assert_eq!(taken_over(&seen).0, "v/");
-    // What is computed is known better.
-    seen.pool.version.hive = Some(OLD.to_owned());
-    assert_eq!(taken_over(&seen).0, format!("v/{OLD}"));
-    seen.pool.version.hive = None;
     // Names are whole, and what it says of others is something else.
     say(&mut seen, "False", "ca-1, ccc");
     assert_eq!(taken_over(&seen).0, format!("v/{OLD}"));
