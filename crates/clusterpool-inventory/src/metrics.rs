@@ -8,10 +8,8 @@ use api_types::hive::EntryStatus;
 use api_types::names::hive::CONDITION_CAPACITY_AVAILABLE;
 use api_types::time::until;
 use controller_kit::engine::{Reason as _, Shared};
-use controller_kit::metrics::register;
+use controller_kit::metrics::{SetWhenAsked, register};
 use k8s_openapi::jiff::Timestamp;
-use prometheus::core::{Collector, Desc};
-use prometheus::proto::MetricFamily;
 use prometheus::{
     GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry,
     Result,
@@ -19,7 +17,7 @@ use prometheus::{
 
 use crate::model::Key;
 use crate::reason::{Notice, Reason};
-use crate::seen::{Claim, Cluster, Observed, Pool};
+use crate::seen::{Cluster, Observed, Pool};
 
 const SECONDS: &[f64] = &[0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0];
 /// Hive's own, or its dashboards would show something else.
@@ -94,65 +92,47 @@ struct Counts {
     waits_since: Option<Timestamp>,
 }
 
-/// A gauge, made when somebody asks: a pool that is gone vanishes, and a claim waits longer while nobody looks at its pool.
-struct Gauge {
-    pools: Arc<Pools>,
-    /// Its name after the prefix, or that of ours which it tells one value of.
-    name: &'static str,
-    /// The one value that it tells, where it tells one of several.
-    only: Option<&'static str>,
-    labels: &'static [&'static str],
-    shown: GaugeVec,
-}
-
-impl Gauge {
-    /// The series of a pool, or the one that it adds to.
-    fn series(&self, namespace: &str, pool: &str, value: &str) -> prometheus::Gauge {
-        let of = |label: &&str| match *label {
-            "namespace" | "clusterpool_namespace" => namespace,
-            "pool" | "clusterpool_name" => pool,
-            _ => value,
+/// Sets our gauges: a pool that is gone vanishes, and a claim waits longer while nobody looks at its pool.
+fn show(pools: &HashMap<Key, Counts>, gauges: &[GaugeVec]) {
+    let now = Timestamp::now();
+    for ((name, _, labels), gauge) in GAUGES.iter().zip(gauges) {
+        gauge.reset();
+        let series = |pool: &Key, value: &str| {
+            let of = |label: &&str| match *label {
+                "namespace" => pool.namespace.clone(),
+                "pool" => pool.name.clone(),
+                _ => value.to_owned(),
+            };
+            gauge.with_label_values(&labels.iter().map(of).collect::<Vec<_>>())
         };
-        self.shown.with_label_values(&self.labels.iter().map(of).collect::<Vec<_>>())
-    }
-
-    fn tells(&self, name: &str, value: &str) -> bool {
-        self.name == name && self.only.is_none_or(|only| only == value)
-    }
-}
-
-impl Collector for Gauge {
-    fn desc(&self) -> Vec<&Desc> {
-        self.shown.desc()
-    }
-
-    fn collect(&self) -> Vec<MetricFamily> {
-        let now = Timestamp::now();
-        self.shown.reset();
-        // There is a series also where there is no pool; Hive's have none then.
-        let statuses = EntryStatus::KNOWN;
-        let values = match self.name {
-            "entries" => statuses.iter().map(EntryStatus::as_str).collect(),
+        // There is a series also where there is no pool.
+        let values = match *name {
+            "entries" => EntryStatus::KNOWN.iter().map(EntryStatus::as_str).collect(),
             "clusters" => STATES.map(|(state, _)| state).to_vec(),
-            _ if self.only.is_none() => vec![KINDS[0].0],
-            _ => Vec::new(),
+            _ => vec![KINDS[0].0],
         };
         for value in values {
-            self.series("", "", value);
+            series(&Key::default(), value);
         }
-        self.pools.with(|pools| {
-            for (Key { namespace, name: pool }, counts) in pools {
-                for ((name, value), count) in &counts.all {
-                    if self.tells(name, value) {
-                        self.series(namespace, pool, value).add(as_float(*count));
-                    }
-                }
-                if let Some(since) = counts.waits_since.filter(|_| self.name == OLDEST) {
-                    self.series(namespace, pool, "").set(until(since, now).as_secs_f64());
-                }
+        for (pool, counts) in pools {
+            for ((_, value), count) in counts.all.iter().filter(|((of, _), _)| of == name) {
+                series(pool, value).add(*count as f64);
             }
-        });
-        self.shown.collect()
+            if let Some(since) = counts.waits_since.filter(|_| *name == OLDEST) {
+                series(pool, "").set(until(since, now).as_secs_f64());
+            }
+        }
+    }
+}
+
+/// The same of Hive's gauges, each of which tells one value of ours.
+fn show_as_hive(pools: &HashMap<Key, Counts>, gauges: &[GaugeVec]) {
+    for ((kind, _), gauge) in KINDS.iter().zip(gauges) {
+        gauge.reset();
+        for (pool, counts) in pools {
+            let count = counts.all.get(&(BY_KIND, (*kind).to_owned())).copied().unwrap_or(0);
+            gauge.with_label_values(&[&pool.namespace, &pool.name]).set(count as f64);
+        }
     }
 }
 
@@ -187,11 +167,8 @@ impl Metrics {
             pools: Arc::default(),
             hives: None,
         };
-        for (name, help, labels) in GAUGES {
-            let shown = GaugeVec::new(Opts::new(full(name), help), labels)?;
-            let pools = metrics.pools.clone();
-            registry.register(Box::new(Gauge { pools, name, only: None, labels, shown }))?;
-        }
+        let gauges = GAUGES.map(|(name, help, labels)| (Opts::new(full(name), help), labels));
+        metrics.show_when_asked(registry, gauges, show)?;
         for reason in Reason::ALL {
             metrics.work.with_label_values(&[reason.as_str()]);
         }
@@ -201,13 +178,11 @@ impl Metrics {
     /// Shows what Hive's own controller of pools shows of each of them under the same names, too.
     pub fn with_hives_names(mut self, registry: &Registry) -> Result<Self> {
         let labels = HIVES_LABELS;
-        for (kind, _) in KINDS {
+        let gauges = KINDS.map(|(kind, _)| {
             let name = format!("hive_clusterpool_clusterdeployments_{kind}");
-            let shown =
-                GaugeVec::new(Opts::new(name, format!("Clusters of a pool: {kind}")), labels)?;
-            let (pools, only) = (self.pools.clone(), Some(kind));
-            registry.register(Box::new(Gauge { pools, name: BY_KIND, only, labels, shown }))?;
-        }
+            (Opts::new(name, format!("Clusters of a pool: {kind}")), labels)
+        });
+        self.show_when_asked(registry, gauges, show_as_hive)?;
         let deleted = Opts::new(
             "hive_clusterpool_stale_clusterdeployments_deleted",
             "Clusters that were deleted because the spec of their pool is another one",
@@ -222,6 +197,18 @@ impl Metrics {
             claim_seconds: register(registry, HistogramVec::new(seconds, labels)?)?,
         });
         Ok(self)
+    }
+
+    fn show_when_asked(
+        &self,
+        registry: &Registry,
+        gauges: impl IntoIterator<Item = (Opts, &'static [&'static str])>,
+        show: fn(&HashMap<Key, Counts>, &[GaugeVec]),
+    ) -> Result<()> {
+        let gauges = gauges.into_iter().map(|(opts, labels)| GaugeVec::new(opts, labels));
+        let (gauges, pools) = (gauges.collect::<Result<_>>()?, self.pools.clone());
+        let set = move |gauges: &[GaugeVec]| pools.with(|pools| show(pools, gauges));
+        registry.register(Box::new(SetWhenAsked { gauges, set }))
     }
 
     /// A piece of work was carried out for a pool.
@@ -246,9 +233,12 @@ impl Metrics {
         }
     }
 
-    /// A pool was looked at.
+    /// A pool was looked at, also one that does not exist and that claims name all the same.
     pub(crate) fn seen(&self, key: &Key, seen: &Observed) {
-        let mut counts = Counts::of_claims(seen);
+        let waits = || seen.claims.iter().filter(|it| it.waits());
+        let waits_since = waits().map(|it| it.created).min();
+        let mut counts = Counts { waits_since, ..Counts::default() };
+        counts.add("claims_waiting", "", waits().count());
         let entries = &seen.pool.status.inventory;
         for status in EntryStatus::KNOWN {
             let all = entries.values().filter(|it| it.status == status).count();
@@ -269,15 +259,6 @@ impl Metrics {
         self.pools.with(|pools| drop(pools.insert(key.clone(), counts)));
     }
 
-    /// There is no such pool; claims may name it all the same.
-    pub(crate) fn without_pool(&self, key: &Key, seen: &Observed) {
-        let counts = Counts::of_claims(seen);
-        self.pools.with(|pools| match counts.waits_since {
-            Some(_) => drop(pools.insert(key.clone(), counts)),
-            None => drop(pools.remove(key)),
-        });
-    }
-
     /// A pool is gone, or not ours any more.
     pub(crate) fn gone(&self, key: &Key) {
         self.pools.with(|pools| drop(pools.remove(key)));
@@ -291,21 +272,9 @@ impl Metrics {
 }
 
 impl Counts {
-    fn of_claims(seen: &Observed) -> Self {
-        let waits = || seen.claims.iter().filter(|it| it.waits());
-        let waits_since = waits().map(|it: &Claim| it.created).min();
-        let mut counts = Self { waits_since, ..Self::default() };
-        counts.add("claims_waiting", "", waits().count());
-        counts
-    }
-
     fn add(&mut self, gauge: &'static str, value: &str, count: usize) {
         *self.all.entry((gauge, value.to_owned())).or_default() += count;
     }
-}
-
-fn as_float(count: usize) -> f64 {
-    u32::try_from(count).map_or(f64::from(u32::MAX), f64::from)
 }
 
 /// Clusters that the pool lacks of its size and does not get by itself, as its condition says. A limit that is reached may be
@@ -348,7 +317,7 @@ mod tests {
 
     use super::*;
     use crate::index::key_in;
-    use crate::seen::{Customization, Listed};
+    use crate::seen::{Claim, Customization, Listed};
     use crate::status;
     use api_types::hive::EntryState;
 
@@ -524,9 +493,9 @@ mod tests {
             pending: None,
         };
         let seen = Observed { claims: vec![claim], ..Observed::default() };
-        metrics.without_pool(&key, &seen);
+        metrics.seen(&key, &seen);
         assert_eq!(waiting(), [(String::new(), 1.0)]);
-        metrics.without_pool(&key, &Observed::default());
+        metrics.gone(&key);
         assert_eq!(waiting(), [(String::new(), 0.0)]);
     }
 

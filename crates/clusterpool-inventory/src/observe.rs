@@ -25,7 +25,7 @@ use crate::access::Change;
 use crate::context::Context;
 use crate::index::{all_in, key_in};
 use crate::model::{Key, LivePool, Look, Looked, Memory, Seen};
-use crate::seen::{Cluster, Observed};
+use crate::seen::{Claim, Cluster, Observed};
 use crate::trial::Trial;
 
 /// How often a pool that lacks something is looked at, and one at rest.
@@ -73,7 +73,7 @@ pub async fn pool(
         memory.efforts.forget_ended(&seen);
     }
     if pool.is_none() && is_nothing(&seen, key) {
-        context.metrics.without_pool(key, &seen);
+        context.metrics.gone(key);
     } else {
         context.metrics.seen(key, &seen);
     }
@@ -141,10 +141,11 @@ fn rest(seen: &Observed) -> Duration {
     }
 }
 
-/// Whether nothing is left of a pool that is gone.
+/// Whether nothing is left of a pool that is gone, and no claim waits for it.
 fn is_nothing(seen: &Observed, key: &Key) -> bool {
     let leased = seen.customizations.iter().any(|it| it.names_pool(&key.name));
-    seen.clusters.is_empty() && seen.namespaces.is_empty() && !leased
+    let waits = seen.claims.iter().any(Claim::waits);
+    seen.clusters.is_empty() && seen.namespaces.is_empty() && !leased && !waits
 }
 
 /// What the pool's administrators may do in the namespaces of its clusters, as far as it is to change.
@@ -184,6 +185,26 @@ mod tests {
             let live = live_pool(&client, &key_in("ns", name), &mut memory).await.unwrap();
             assert!(live.is_as_seen(None), "{name:?}");
         }
+    }
+
+    #[test]
+    fn something_is_left_of_a_pool_that_is_gone_as_long_as_a_claim_waits_for_it() {
+        let mut claim = Claim {
+            name: "x".to_owned(),
+            uid: String::new(),
+            at: "1".to_owned(),
+            created: Timestamp::UNIX_EPOCH,
+            deleting: false,
+            cluster: None,
+            pending: None,
+        };
+        let is_nothing = |claim: &Claim| {
+            let seen = Observed { claims: vec![claim.clone()], ..Observed::default() };
+            super::is_nothing(&seen, &key_in("ns", "nowhere"))
+        };
+        assert!(!is_nothing(&claim));
+        claim.deleting = true;
+        assert!(is_nothing(&claim));
     }
 
     #[test]
