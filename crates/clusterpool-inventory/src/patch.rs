@@ -19,7 +19,7 @@ use jsonptr::{Pointer, PointerBuf};
 use serde_json::{Map, Value, json};
 
 use crate::platform::Platform;
-use crate::yaml::{self, KeyTooLong, MAPPING, MAX_DEPTH, SCALAR};
+use crate::yaml::{self, MAPPING, MAX_DEPTH, SCALAR};
 
 /// What the operations of one customization may add, copy and move in all, as it weighs in memory. Without a bound, copying
 /// into a copy doubles the document with each operation.
@@ -138,9 +138,6 @@ pub enum Refusal {
     /// It does not fit into a secret.
     #[error("the install config is larger than a secret holds; shorten it")]
     TooLarge,
-    /// A key that cannot be written.
-    #[error(transparent)]
-    Key(#[from] KeyTooLong),
 }
 
 /// What is wrong with an operation.
@@ -198,7 +195,7 @@ pub fn install_config(
     let named = named(template, target);
     let (result, notes) = apply(&named, patches, rules)?;
     let name = kept(&named, &result, target.platform)?.to_owned();
-    let text = yaml::write(&result)?;
+    let text = yaml::write(&result);
     if text.len() > MAX_TEXT {
         return Err(Refusal::TooLarge);
     }

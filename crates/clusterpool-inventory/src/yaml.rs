@@ -24,8 +24,6 @@ const MAX_WEIGHT: usize = 12 << 20;
 pub(crate) const MAPPING: usize = 640;
 /// What a key or a value takes beside its text.
 pub(crate) const SCALAR: usize = 64;
-/// A YAML 1.1 reader takes quoted text for a key only within 1,024 characters.
-const MAX_KEY: usize = 1000;
 const CORE: &str = "tag:yaml.org,2002:";
 
 /// Why a text cannot be used as an install config.
@@ -334,34 +332,13 @@ pub(crate) fn depth(value: &Value) -> usize {
     }
 }
 
-/// Why a value cannot be written so that a YAML 1.1 reader reads the same.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the key that begins with {0:?} is longer than YAML readers accept")]
-pub struct KeyTooLong(String);
-
 /// Writes a value as JSON in the part of JSON that YAML 1.1 reads alike.
-pub fn write(value: &Value) -> Result<String, KeyTooLong> {
-    short_keys(value)?;
+pub fn write(value: &Value) -> String {
     let mut bytes = Vec::new();
     let mut serializer = Serializer::with_formatter(&mut bytes, Alike);
     // Writing to memory does not fail, and a value's keys are text.
     let _ = serde::Serialize::serialize(value, &mut serializer);
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn short_keys(value: &Value) -> Result<(), KeyTooLong> {
-    match value {
-        Value::Array(items) => items.iter().try_for_each(short_keys),
-        Value::Object(map) => map.iter().try_for_each(|(key, value)| {
-            // An escape is six characters at most.
-            let long: usize = key.chars().map(|it| if is_alike(it) { 1 } else { 6 }).sum();
-            if long > MAX_KEY {
-                return Err(KeyTooLong(key.chars().take(40).collect()));
-            }
-            short_keys(value)
-        }),
-        _ => Ok(()),
-    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Whether a character in quotes is itself for JSON and for YAML 1.1.
@@ -386,21 +363,5 @@ impl Formatter for Alike {
             }
         }
         Ok(())
-    }
-
-    fn write_f64<W: ?Sized + Write>(&mut self, out: &mut W, value: f64) -> io::Result<()> {
-        // YAML 1.1 wants a point and a signed exponent.
-        let text = format!("{value:e}");
-        let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-        let point = if mantissa.contains('.') { "" } else { ".0" };
-        let sign = if exponent.starts_with('-') { "" } else { "+" };
-        match exponent {
-            "0" => write!(out, "{mantissa}{point}"),
-            _ => write!(out, "{mantissa}{point}e{sign}{exponent}"),
-        }
-    }
-
-    fn begin_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        out.write_all(b": ")
     }
 }
