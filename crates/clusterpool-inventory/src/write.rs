@@ -74,16 +74,14 @@ pub async fn all(
         due = news;
         stored = pass.store(due).await;
     }
-    let mut outcome = Outcome::default();
+    let mut outcome = Outcome { others: pass.notes(memory), ..Outcome::default() };
     match stored {
         Ok(Some(version)) => {
             worked.pool = Some(version);
             memory.news_since = None;
             pass.log(write);
             outcome.events.extend(write.told_with_status());
-            outcome.others = pass.notes(memory, due);
         }
-        Ok(None) if write.status.is_none() => outcome.others = pass.notes(memory, None),
         Ok(None) => {}
         Err(error) => worked.failed(error),
     }
@@ -311,13 +309,8 @@ impl Pass<'_> {
 
     /// What authors of patches have to know, once for each version of them and each template with which they mean another
     /// thing. On the customization, since a pool's events of one reason would be taken for one.
-    fn notes(
-        &self,
-        memory: &mut Memory,
-        stored: Option<&ClusterPoolStatus>,
-    ) -> Vec<(ObjectReference, Event)> {
-        let before = &self.look.seen.pool.status.inventory;
-        let news = trial::news(&mut memory.learned.trials, before, stored);
+    fn notes(&self, memory: &mut Memory) -> Vec<(ObjectReference, Event)> {
+        let news = trial::news(&mut memory.learned.trials);
         let caches = &self.context.caches;
         let told = |(name, notes): (String, String)| {
             let found = caches.customizations.get(&key_in(&self.key.namespace, &name))?;

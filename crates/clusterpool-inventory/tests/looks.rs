@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api_types::hive::{ClusterDeployment, EntryState};
+use api_types::hive::ClusterDeployment;
 use api_types::names;
 use api_types::reference::NamedRef;
 use clusterpool_inventory::context;
@@ -278,17 +278,25 @@ fn a_retry_annotation_that_is_no_time_or_still_to_come_is_told_and_waited_for() 
 #[test]
 fn what_patches_mean_is_news_where_there_was_no_template_for_them_before() {
     let config = json!({ "apiVersion": "v1", "platform": { "none": {} } });
-    let stored = EntryState { version: Some("1-u".to_owned()), ..EntryState::default() };
-    let stored = BTreeMap::from([("e".to_owned(), stored)]);
-    for (before, told) in [(false, 0), (true, 1)] {
+    let metadata = json!({ "name": "pool", "namespace": "pools", "resourceVersion": "2" });
+    let spec = json!({
+        "platform": { "none": {} }, "baseDomain": "example.com", "size": 1,
+        "imageSetRef": { "name": "release" }, "inventory": [{ "name": "e" }],
+    });
+    // The version of the entry is stored already, or it is not.
+    for (version, before, told) in [("1-u", false, 0), ("1-u", true, 1), ("0-u", false, 1)] {
         let mut caches = Caches::new();
+        let entry = json!({ "status": "Available", "version": version });
+        let status = json!({ "size": 0, "ready": 0, "inventory": { "e": entry } });
+        let it = json!({ "metadata": metadata, "spec": spec, "status": status });
+        caches.stores.pools = store(&[it]);
         if before {
             caches.look(None);
         }
         let seen = caches.look(Some(config.clone()));
         assert_eq!(seen.customizations[0].refused, None);
-        let news = trial::news(&mut caches.learned.trials, &stored, None);
-        assert_eq!(news.len(), told, "{news:?}");
+        let news = trial::news(&mut caches.learned.trials);
+        assert_eq!(news.len(), told, "{version} {before} {news:?}");
     }
 }
 

@@ -364,7 +364,8 @@ impl About<'_> {
         let target = Target::of(spec, &like_a_cluster);
         let (patches, rules) = (&it.spec.install_config_patches, self.known.policy.rules);
         let tried = patch::install_config(config, target, patches, rules);
-        let trial = Trial::new(version, &self.template, tried, before);
+        let stored = self.pool.status.inventory.get(name).and_then(|it| it.version.as_deref());
+        let trial = Trial::new(version, &self.template, tried, before, stored);
         let refused = trial.refused.clone();
         trials.insert(name.to_owned(), trial);
         refused
