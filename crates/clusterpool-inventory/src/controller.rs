@@ -120,7 +120,6 @@ impl Controller for Context {
         let decided = decide(&look.seen, &self.policy, look.at);
         let wait = decided.again.into_iter().chain(look.wait).min();
         let next = match wait {
-            _ if decided.goes_on => Next::Now,
             Some(Duration::ZERO) => Next::Now,
             wait => wait.map_or(Next::OnChange, Next::After),
         };

@@ -20,8 +20,6 @@ pub struct Decision {
     pub status: Option<ClusterPoolStatus>,
     /// The events to report.
     pub events: Vec<Event>,
-    /// Whether the next pass begins more of the same work at once.
-    pub goes_on: bool,
     /// When to observe again, even if nothing changes.
     pub again: Option<Duration>,
 }

@@ -101,8 +101,7 @@ pub async fn all(
     outcome.next = if worked.cut || worked.pool.is_some() {
         Some(Next::Now)
     } else {
-        let wait = waits.map(|it| look.wait.map_or(it, |wait| wait.min(it)));
-        wait.filter(|_| !write.goes_on).map(Next::After)
+        waits.map(|it| Next::After(look.wait.map_or(it, |wait| wait.min(it))))
     };
     outcome.version = worked.pool;
     let refused = memory.efforts.ended(worked.failure.as_ref().filter(|_| look.pool.is_some()));

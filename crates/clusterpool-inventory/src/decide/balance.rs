@@ -260,9 +260,7 @@ impl<'a> Plan<'a> {
             }
             completed += 1;
             // What is missing may come; until then the lease keeps the entry's place.
-            if self.begun.len() >= BEGUN {
-                self.decision.goes_on = true;
-            } else if self.seen.missing.is_empty() {
+            if self.seen.missing.is_empty() && self.begun.len() < BEGUN {
                 let steps = self.creation(cluster, Some(entry));
                 self.push(Reason::RolledForward, steps);
             }
@@ -321,13 +319,10 @@ impl<'a> Plan<'a> {
         added
     }
 
-    /// How many of the clusters that can be made are begun in this pass.
+    /// How many of the clusters that can be made are begun in this pass. Those that are made wake the pool for more.
     fn begin(&mut self, wanted: usize) -> usize {
-        let allowed = wanted.min(self.budget);
-        let most = allowed.min(BEGUN.saturating_sub(self.begun.len()));
         self.held_up |= wanted > self.budget;
-        self.decision.goes_on |= allowed > most;
-        most
+        wanted.min(self.budget).min(BEGUN.saturating_sub(self.begun.len()))
     }
 
     fn add_without_entries(&mut self, wanted: usize) -> usize {
