@@ -232,19 +232,14 @@ fn kept<'a>(before: &Value, after: &'a Value, own: Option<&str>) -> Result<&'a s
     text(after, "/apiVersion").ok_or(Refusal::Lacks("apiVersion"))?;
     text(after, "/baseDomain").ok_or(Refusal::Lacks("baseDomain"))?;
     let name = text(after, "/metadata/name").ok_or(Refusal::Lacks("metadata.name"))?;
-    let platform = |config: &'a Value| config.get("platform").and_then(Value::as_object);
-    let now = platform(after).filter(|it| !it.is_empty()).ok_or(Refusal::Lacks("platform"))?;
-    let wanted = before.get("platform").and_then(Value::as_object);
-    if let Some(own) = own {
-        let has = |it: &Map<String, Value>| it.get(own).is_some_and(|it| !it.is_null());
-        return match wanted.is_some_and(has) {
-            _ if has(now) => Ok(name),
-            true => Err(Refusal::OtherPlatform(own.to_owned())),
-            false => Err(Refusal::NotForPool(own.to_owned())),
-        };
-    }
-    match wanted.into_iter().flat_map(Map::keys).find(|it| !now.contains_key(*it)) {
-        Some(lost) => Err(Refusal::OtherPlatform(lost.clone())),
+    after["platform"].as_object().filter(|it| !it.is_empty()).ok_or(Refusal::Lacks("platform"))?;
+    let has = |config: &Value, name: &str| !config["platform"][name].is_null();
+    let template = before["platform"].as_object().into_iter().flat_map(Map::keys);
+    let template = template.map(String::as_str).filter(|it| has(before, it));
+    let mut needed = own.into_iter().chain(template.filter(|_| own.is_none()));
+    match needed.find(|it| !has(after, it)) {
+        Some(lost) if has(before, lost) => Err(Refusal::OtherPlatform(lost.to_owned())),
+        Some(lost) => Err(Refusal::NotForPool(lost.to_owned())),
         None => Ok(name),
     }
 }
@@ -279,9 +274,6 @@ struct Work {
 
 impl Work {
     fn step(&mut self, operation: usize, wanted: &InstallConfigPatch) -> Result<(), Why> {
-        if !["add", "remove", "replace", "move", "copy", "test"].contains(&wanted.op.as_str()) {
-            return Err(Why::UnknownOp);
-        }
         let path = self.pointer(operation, &wanted.path)?;
         match wanted.op.as_str() {
             "add" => {
@@ -303,7 +295,7 @@ impl Work {
                 let found = self.at(&path).ok_or(Why::NothingThere(false))?;
                 if same(found, &expected) { Ok(()) } else { Err(Why::TestFailed) }
             }
-            op => {
+            op @ ("move" | "copy") => {
                 let from = wanted.from.as_deref().ok_or(Why::NoFrom)?;
                 let from = self.pointer(operation, from)?;
                 let source = self.at(&from).ok_or(Why::NothingFrom)?;
@@ -317,6 +309,7 @@ impl Work {
                     _ => PatchOperation::Copy(CopyOperation { from, path }),
                 })
             }
+            _ => Err(Why::UnknownOp),
         }
     }
 
