@@ -85,19 +85,9 @@ impl<T> Groups<T> {
         self.members.get(group)?.get(object)
     }
 
-    /// How many objects a group has.
-    pub fn count(&self, group: &Key) -> usize {
-        self.members.get(group).map_or(0, BTreeMap::len)
-    }
-
     /// The groups that have an object.
     pub fn groups(&self) -> impl Iterator<Item = &Key> {
         self.members.keys()
-    }
-
-    /// Whether there is no group with an object.
-    pub fn is_empty(&self) -> bool {
-        self.members.is_empty()
     }
 
     /// Whether an object is in a group.
@@ -285,7 +275,7 @@ mod tests {
         links.keep(&key("d"), [(key("a"), 2)]);
         assert_eq!(links.keep(&key("c"), [(key("a"), 3)]).len(), 2);
         assert_eq!(links.kept(&key("a")).collect::<Vec<_>>(), [&3, &2]);
-        assert_eq!((links.count(&key("a")), links.count(&key("b"))), (2, 0));
+        assert_eq!((links.of(&key("a")).count(), links.of(&key("b")).count()), (2, 0));
         assert!(links.is_in(&key("c"), &key("a")) && !links.is_in(&key("c"), &key("b")));
     }
 

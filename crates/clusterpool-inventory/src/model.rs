@@ -1,6 +1,6 @@
 //! The data of a pass: its observation, its write, and the memory that it leaves to the next pass. Read this file first.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -200,11 +200,9 @@ impl Efforts {
     pub fn forget_ended(&mut self, seen: &Observed) {
         // Those with a cluster are not among them.
         self.begun.retain(|it| seen.namespaces.iter().any(|left| left.name == *it));
-        if !self.tended.is_empty() {
-            let waiting = seen.clusters.iter().filter(|it| it.is_installing());
-            let waiting: HashSet<&str> = waiting.map(|it| it.name.as_str()).collect();
-            self.tended.retain(|name, _| waiting.contains(name.as_str()));
-        }
+        let (waiting, mut tended) = (seen.clusters.iter(), std::mem::take(&mut self.tended));
+        let waiting = waiting.filter(|it| it.is_installing());
+        self.tended = waiting.filter_map(|it| tended.remove_entry(&it.name)).collect();
     }
 }
 

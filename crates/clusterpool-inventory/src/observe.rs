@@ -157,9 +157,6 @@ fn bindings(context: &Context, key: &Key, seen: &Observed) -> Vec<(String, Chang
     context.index.with(|index| {
         let of_pool: Vec<_> = index.admins.of(&all_in(&key.namespace)).filter_map(found).collect();
         let wanted = access::subjects(of_pool.iter().map(|it| &**it));
-        if wanted.is_empty() && index.admins.is_empty() {
-            return Vec::new();
-        }
         // Where nobody administrates the pool, only those are looked at in which somebody may still administrate.
         let may_change = |it: &&Cluster| !wanted.is_empty() || index.admins.has(&all_in(&it.name));
         let clusters = seen.clusters.iter().filter(|it| !it.deleting).filter(may_change);

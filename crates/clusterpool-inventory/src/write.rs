@@ -278,7 +278,7 @@ impl Pass<'_> {
         let wish = |it: Option<&ClusterPool>| Wish::of(it.map(|it| &it.metadata));
         let now = self.context.caches.pools.get(self.key);
         wish(now.as_deref()) != wish(self.look.pool.as_deref())
-            || self.context.index.with(|index| index.claims.count(self.key))
+            || self.context.index.with(|index| index.claims.of(self.key).count())
                 != self.look.seen.claims.len()
     }
 

@@ -144,11 +144,7 @@ fn namespaces(
     met.retain(|name| {
         own.contains(name.as_str()) || index.namespaces.is_in(&key_in("", name), key)
     });
-    for name in own {
-        if !met.contains(*name) {
-            met.insert((*name).to_owned());
-        }
-    }
+    met.extend(own.iter().map(|it| (*it).to_owned()));
     let empty: Vec<&Key> =
         index.namespaces.of(key).filter(|it| !own.contains(it.name.as_str())).collect();
     let strangers = if empty.is_empty() { HashSet::new() } else { strangers(caches, index, key) };
