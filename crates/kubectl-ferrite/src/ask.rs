@@ -218,6 +218,21 @@ impl Asking {
         within(self.client.request::<T>(request)).await
     }
 
+    /// Reads a page of objects as it is sent.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub(crate) async fn text<K: Resource>(
+        &self,
+        version: &K::DynamicType,
+        namespace: Option<&str>,
+        params: &ListParams,
+    ) -> Result<Answer<String>, Failure> {
+        let request = Request::new(K::url_path(version, namespace));
+        let request = request.list(params).map_err(|error| Failure::Usage(error.to_string()))?;
+        within(self.client.request_text(request)).await
+    }
+
     /// Reads the first objects of a namespace.
     ///
     /// # Errors

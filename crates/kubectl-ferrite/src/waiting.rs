@@ -8,12 +8,15 @@ use api_types::capm3::{Metal3Machine, UpstreamRemediation};
 use api_types::hive::{ClusterClaim, ClusterDeploymentCustomization, ClusterPool};
 use api_types::metal3::{BareMetalHostDiscovery, CachedHost};
 use api_types::time::until;
+use futures_util::future::join_all;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::ask::{Answer, Asking, Failure, right};
 use crate::model::{Kind, Link, OwnRequest, name_of};
@@ -42,10 +45,11 @@ pub(crate) struct Waiting {
 
 /// One page, of which each object is decoded alone: one that cannot be decoded leaves the others.
 #[derive(Deserialize)]
-struct Page {
+struct Page<'a> {
     #[serde(default)]
     metadata: PageMetadata,
-    items: Vec<Box<RawValue>>,
+    #[serde(borrow)]
+    items: Vec<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
@@ -109,20 +113,29 @@ fn kinds() -> [Listed; 9] {
     ]
 }
 
-/// Lists all kinds.
+/// Lists all kinds, side by side.
 ///
 /// # Errors
 /// When the API server does not answer.
 pub(crate) async fn waiting(asking: &Asking, wanted: Wanted<'_>) -> Result<Waiting, Failure> {
-    let mut lists = Lists { asking, wanted, found: Waiting::default() };
-    for kind in kinds() {
-        for version in &kind.versions {
-            if lists.add(version, kind.links).await? {
-                break;
-            }
+    let mut found = Waiting::default();
+    for list in join_all(kinds().map(|kind| list(asking, wanted, kind))).await {
+        let list = list?;
+        found.unread.extend(list.unread);
+        found.read.extend(list.read);
+    }
+    Ok(found)
+}
+
+/// Lists a kind in the first of its versions that the API server has.
+async fn list(asking: &Asking, wanted: Wanted<'_>, kind: Listed) -> Result<Waiting, Failure> {
+    for version in kind.versions {
+        let list = List::new(asking, wanted, version, kind.links);
+        if let Some(found) = list.read().await? {
+            return Ok(found);
         }
     }
-    Ok(lists.found)
+    Ok(Waiting::default())
 }
 
 impl Waiting {
@@ -153,57 +166,102 @@ fn of_host(raw: &str) -> serde_json::Result<Vec<Link>> {
     }
     let host: CachedHost = of(raw)?;
     let mut links = links::of_host(&host, None);
-    for link in links.iter_mut().filter(|it| it.since.is_none()) {
+    for link in links.iter_mut().filter(|it| it.waits && it.since.is_none()) {
         let history = of::<Host>(raw)?.status.unwrap_or_default().history;
         link.since = links::began(host.provisioning_state(), &history);
     }
     Ok(links)
 }
 
-struct Lists<'a> {
-    asking: &'a Asking,
-    wanted: Wanted<'a>,
-    found: Waiting,
+/// The links of each object of a page, or why it cannot be decoded.
+type Decoded = Vec<serde_json::Result<Vec<Link>>>;
+type Decoding = JoinHandle<serde_json::Result<Decoded>>;
+
+/// Decodes a page. The token of the next page is sent as soon as it is known.
+fn decode(page: &str, links: Links, next: oneshot::Sender<String>) -> serde_json::Result<Decoded> {
+    let page: Page<'_> = of(page)?;
+    match page.metadata.next.filter(|it| !it.is_empty()) {
+        Some(token) => _ = next.send(token),
+        None => drop(next),
+    }
+    Ok(page.items.iter().map(|it| links(it.get())).collect())
 }
 
-impl Lists<'_> {
-    /// Adds the objects that wait. False where the API server does not have this version.
-    async fn add(&mut self, version: &ApiResource, links: Links) -> Result<bool, Failure> {
+struct List<'a> {
+    asking: &'a Asking,
+    wanted: Wanted<'a>,
+    unread: Vec<String>,
+    read: Read,
+}
+
+impl<'a> List<'a> {
+    fn new(asking: &'a Asking, wanted: Wanted<'a>, resource: ApiResource, links: Links) -> Self {
+        let read = Read { resource, links, found: Vec::new() };
+        Self { asking, wanted, unread: Vec::new(), read }
+    }
+
+    /// The objects that wait. Nothing where the API server does not have this version.
+    ///
+    /// The API server takes longer to send a page than it takes to decode it: each comes while the one before it is decoded.
+    /// With more than these two at a time the memory would grow.
+    async fn read(mut self) -> Result<Option<Waiting>, Failure> {
         type K = DynamicObject;
         let namespace = self.wanted.namespace;
         let mut params = ListParams::default().limit(PAGE);
-        let mut found = Vec::new();
+        let mut before: Option<Decoding> = None;
         loop {
-            let page = self.asking.page::<K, Page>(version, namespace, &params).await?;
+            let page = self.asking.text::<K>(&self.read.resource, namespace, &params).await?;
+            if let Some(before) = before.take() {
+                self.keep(before).await?;
+            }
             let page = match page {
                 Answer::Here(page) => page,
-                Answer::Gone | Answer::Unserved => return Ok(false),
+                Answer::Gone | Answer::Unserved => return Ok(None),
                 Answer::Forbidden => {
-                    let right = right::<K>("list", version, namespace);
-                    self.found.unread.push(text::not_listed(&right));
-                    return Ok(true);
+                    let right = right::<K>("list", &self.read.resource, namespace);
+                    return Ok(Some(self.unread(text::not_listed(&right))));
                 }
                 Answer::Unreadable(why) => {
-                    let kind = name_of::<K>(version);
-                    self.found.unread.push(text::undecodable(&kind, &why));
-                    return Ok(true);
+                    let why = self.undecodable(&why);
+                    return Ok(Some(self.unread(why)));
                 }
             };
-            for item in &page.items {
-                match links(item.get()) {
-                    Ok(links) => found.extend(self.wanted.of(links)),
-                    Err(error) => {
-                        let kind = name_of::<K>(version);
-                        self.found.unread.push(text::undecodable(&kind, &error.to_string()));
-                    }
-                }
+            let (links, (tell, next)) = (self.read.links, oneshot::channel());
+            let decoding = spawn_blocking(move || decode(&page, links, tell));
+            if let Ok(token) = next.await {
+                params = params.continue_token(&token);
+                before = Some(decoding);
+            } else if let Some(why) = self.keep(decoding).await? {
+                return Ok(Some(self.unread(why)));
+            } else {
+                return Ok(Some(Waiting { unread: self.unread, read: vec![self.read] }));
             }
-            let Some(next) = page.metadata.next.filter(|it| !it.is_empty()) else {
-                self.found.read.push(Read { resource: version.clone(), links, found });
-                return Ok(true);
-            };
-            params = params.continue_token(&next);
         }
+    }
+
+    /// Keeps what waits of a page; says why, if the page is no list.
+    async fn keep(&mut self, page: Decoding) -> Result<Option<String>, Failure> {
+        let page = page.await.map_err(|error| Failure::Unanswered(error.to_string()))?;
+        let objects = match page {
+            Ok(objects) => objects,
+            Err(why) => return Ok(Some(self.undecodable(&why.to_string()))),
+        };
+        for object in objects {
+            match object {
+                Ok(links) => self.read.found.extend(self.wanted.of(links)),
+                Err(why) => self.unread.push(self.undecodable(&why.to_string())),
+            }
+        }
+        Ok(None)
+    }
+
+    fn undecodable(&self, why: &str) -> String {
+        text::undecodable(&name_of::<DynamicObject>(&self.read.resource), why)
+    }
+
+    fn unread(mut self, why: String) -> Waiting {
+        self.unread.push(why);
+        Waiting { unread: self.unread, read: Vec::new() }
     }
 }
 
