@@ -13,6 +13,7 @@ use crate::ask::{Answer, Asking, Failure, right};
 use crate::hold;
 use crate::model::Look;
 use crate::settings::Adopt;
+use crate::terminal::tell;
 use crate::text;
 use crate::write::{Written, set_bmc};
 
@@ -46,7 +47,7 @@ pub(crate) async fn plan(asking: &Asking, args: &Adopt) -> Result<Plan, Failure>
 async fn secret(asking: &Asking, name: &str) -> Result<(), Failure> {
     match asking.metadata::<Secret>(&(), &asking.namespace, name).await? {
         Look::Forbidden(_, right) => {
-            eprintln!("{}", text::not_checked(&right));
+            tell(&text::not_checked(&right));
             Ok(())
         }
         look => asking.must_be_here::<Secret, PartialObjectMeta>(&[()], look).await.map(drop),
@@ -58,12 +59,12 @@ async fn others(asking: &Asking) -> Result<Vec<HostBmcs>, Failure> {
     for namespace in [None, Some(asking.namespace.as_str())] {
         if let Some((others, unseen)) = listed(asking, namespace).await? {
             if unseen > 0 {
-                eprintln!("{}", text::not_comparable(unseen));
+                tell(&text::not_comparable(unseen));
             }
             return Ok(others);
         }
         let right = right::<BareMetalHost>("list", &(), namespace);
-        eprintln!("{}", text::not_compared(&right));
+        tell(&text::not_compared(&right));
     }
     Ok(Vec::new())
 }

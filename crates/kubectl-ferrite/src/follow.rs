@@ -10,6 +10,7 @@ use kube::runtime::{WatchStreamExt as _, watcher as watch};
 
 use crate::ask::{Asking, Failure, right};
 use crate::model::{Kind, Link, Object};
+use crate::terminal::tell;
 use crate::text;
 use crate::waiting::{Read, Wanted};
 
@@ -105,7 +106,7 @@ impl Followed<'_> {
                 self.known.note(&Object::of(kind, &object.metadata), &self.wanted.of(links))
             }
             Err(error) => {
-                eprintln!("{}", text::undecodable(kind, &error.to_string()));
+                tell(&text::undecodable(kind, &error.to_string()));
                 None
             }
         }
@@ -148,7 +149,7 @@ pub(crate) async fn follow(
                 }
                 // The watch begins again by itself: one sentence is enough until one does.
                 if !is_expired(&error) && !std::mem::replace(&mut is_interrupted, true) {
-                    eprintln!("{}", text::interrupted(&resource.kind));
+                    tell(&text::interrupted(&resource.kind));
                 }
             }
         }

@@ -8,6 +8,7 @@ use bmo_reboot::requests::Mode;
 
 use crate::ask::{Asking, Failure, nearest};
 use crate::holding::{self, Progress};
+use crate::terminal::tell;
 use crate::write::{Written, annotate};
 use crate::{settings, text};
 
@@ -78,7 +79,7 @@ async fn proven(
             return Err(Failure::No(text::hold_late(&took, annotation, &why)));
         }
         if !reason.is_empty() && reason != shown {
-            eprintln!("{}", text::hold_waits(&took, &news));
+            tell(&text::hold_waits(&took, &news));
             shown = reason;
         }
         tokio::time::sleep(PACE).await;

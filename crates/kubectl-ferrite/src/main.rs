@@ -24,11 +24,12 @@ mod reasons;
 mod report;
 mod settings;
 mod show;
+mod terminal;
 mod text;
 mod waiting;
 mod write;
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use api_types::name::is_name;
@@ -42,6 +43,7 @@ use crate::health::Finding;
 use crate::model::{Kind, Object, Seen};
 use crate::settings::{Cli, Command, Output};
 use crate::show::{Page, document};
+use crate::terminal::{tell, write};
 use crate::waiting::Wanted;
 
 /// Something waits longer than was asked, or something is wrong.
@@ -69,20 +71,9 @@ fn main() -> ExitCode {
         Err(failure) => Err(failure),
     });
     written.unwrap_or_else(|failure| {
-        if !failure.message().is_empty() {
-            eprintln!("{}", failure.message());
-        }
+        tell(failure.message());
         failure.code()
     })
-}
-
-fn write(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(Failure::Unread),
-        Err(error) => Err(Failure::Unanswered(text::unwritable(&error.to_string()))),
-    }
 }
 
 async fn answer(cli: &Cli) -> Result<(String, ExitCode), Failure> {
@@ -182,15 +173,15 @@ async fn waiting(
     let text = match cli.output {
         Output::Text => {
             for line in &found.unread {
-                eprintln!("{line}");
+                tell(line);
             }
             if args.older_than.is_some() && untimed > 0 {
-                eprintln!("{}", text::untimed(untimed));
+                tell(&text::untimed(untimed));
             }
             if let Some(word) = wanted.reason.filter(|_| links.is_empty()) {
                 let near = reasons::near(word);
                 if !near.is_empty() {
-                    eprintln!("{}", text::no_reason(word, &near));
+                    tell(&text::no_reason(word, &near));
                 }
             }
             page.waiting(&links, everywhere)

@@ -13,6 +13,7 @@ use crate::health::{Finding, Installed};
 use crate::model::{API_VERSION, Link};
 use crate::report::{Attempt, Hold, HostReport, PoolEntry, PoolReport};
 use crate::settings::Output;
+use crate::terminal::clean;
 use crate::text;
 
 /// What a program reads.
@@ -297,9 +298,4 @@ fn aligned(head: &[&str], rows: &[Vec<String>]) -> Vec<String> {
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
     rows.iter().map(line).collect()
-}
-
-/// Whoever writes a message must not write on the terminal of whoever reads it: of control characters a blank is left.
-fn clean(text: &str) -> String {
-    text.split(char::is_control).filter(|it| !it.is_empty()).collect::<Vec<_>>().join(" ")
 }
