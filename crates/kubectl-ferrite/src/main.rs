@@ -227,7 +227,10 @@ async fn adopt(
     if args.yes {
         // Shown before it is written: a failure in between must not hide what was planned.
         if cli.output == Output::Text {
-            write(&text)?;
+            write(&text).map_err(|failure| match failure {
+                Failure::Unread => Failure::No(text::UNREAD_PLAN.to_owned()),
+                failure => failure,
+            })?;
             text.clear();
         }
         let count = adopt::adopt(asking, &plan).await?;
@@ -235,8 +238,10 @@ async fn adopt(
             text = text::adopted(count);
         }
     } else if !args.dry_run {
-        write(&text)?;
-        return Err(Failure::Usage(text::NOT_CONFIRMED.to_owned()));
+        return match write(&text) {
+            Ok(()) | Err(Failure::Unread) => Err(Failure::Usage(text::NOT_CONFIRMED.to_owned())),
+            Err(failure) => Err(failure),
+        };
     }
     Ok((text, ExitCode::SUCCESS))
 }

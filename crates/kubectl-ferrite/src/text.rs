@@ -485,6 +485,7 @@ The addresses are only what the machines said. Compare them with your records: w
 The operator begins at once, and has Ironic erase disks where the table says so.";
 pub(crate) const NOT_CONFIRMED: &str =
     "Nothing was written. Repeat the command with --yes to write this.";
+pub(crate) const UNREAD_PLAN: &str = "Nothing was written: the output ended before the plan was shown. Repeat the command, and keep its output open.";
 
 pub(crate) fn no_template(template: &str) -> String {
     format!(
