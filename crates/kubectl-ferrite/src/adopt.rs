@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use api_types::metal3::BareMetalHost;
+use api_types::name::is_name;
 use host_discovery::sighting::Sighting;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ListParams;
@@ -45,6 +46,9 @@ pub(crate) async fn plan(asking: &Asking, args: &Adopt) -> Result<Plan, Failure>
 
 /// Whether the secret exists. What stands in it is not read.
 async fn secret(asking: &Asking, name: &str) -> Result<(), Failure> {
+    if !is_name(name) {
+        return Err(Failure::Usage(text::no_name(name)));
+    }
     match asking.metadata::<Secret>(&(), &asking.namespace, name).await? {
         Look::Forbidden(_, right) => {
             tell(&text::not_checked(&right));

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use api_types::name::is_name;
 use controller_kit::api_error::{PATIENCE, explain, is_gone};
 use controller_kit::{connection, kubeconfig};
 use k8s_openapi::jiff::Timestamp;
@@ -19,6 +20,8 @@ use crate::text;
 
 /// How long a connection may take; an answer may take longer.
 const CONNECTING: Duration = Duration::from_secs(5);
+/// The namespace where neither the command line nor the kubeconfig names one.
+const NAMESPACE: &str = "default";
 /// Objects of a kind among which the nearest names are looked for.
 const NAMES: u32 = 500;
 
@@ -92,7 +95,7 @@ impl Asking {
         let builder = connection::builder(config, "kubectl")
             .map_err(|error| Failure::Usage(explain(&error)))?;
         let client = builder.build();
-        let namespace = namespace.unwrap_or(client.default_namespace()).to_owned();
+        let namespace = namespace_of(namespace, client.default_namespace())?;
         Ok(Self { client, namespace })
     }
 
@@ -156,6 +159,10 @@ impl Asking {
         let mut found = Look::Unasked;
         for version in versions {
             let object = Object::new(&name_of::<K>(version), namespace, name);
+            // People write references, and a controller may be half through with one.
+            if !is_name(name) || !is_name(namespace) {
+                return Ok(Look::Gone(object));
+            }
             let request = Request::new(K::url_path(version, Some(namespace)));
             let request = request
                 .get(name, &GetParams::default())
@@ -303,6 +310,18 @@ impl Asking {
     }
 }
 
+/// The namespace that is meant. An empty one is none, as for kubectl: a shell gives it for a variable that is not set.
+fn namespace_of(named: Option<&str>, of_context: &str) -> Result<String, Failure> {
+    let mut given = named.into_iter().chain([of_context]).filter(|it| !it.is_empty());
+    let namespace = given.next().unwrap_or(NAMESPACE);
+    // In a URL it would lead elsewhere, and what is not there would be taken for a kind that is not installed.
+    if is_name(namespace) {
+        Ok(namespace.to_owned())
+    } else {
+        Err(Failure::Usage(text::no_name(namespace)))
+    }
+}
+
 /// The right that a request needs.
 pub(crate) fn right<K: Resource>(
     verb: &str,
@@ -369,6 +388,8 @@ fn changes(from: &str, to: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use api_types::metal3::BareMetalHost;
+
     use super::*;
 
     #[test]
@@ -381,6 +402,29 @@ mod tests {
             (changes("", "abc"), changes("abc", "abc"), changes("kitten", "sitting")),
             (3, 0, 3)
         );
+    }
+
+    #[test]
+    fn a_namespace_is_that_of_the_context_unless_one_is_named() {
+        let of = |named, context| namespace_of(named, context).ok();
+        assert_eq!(of(Some("a"), "b").as_deref(), Some("a"));
+        assert_eq!(of(Some(""), "b").as_deref(), Some("b"), "-n \"$NAMESPACE\"");
+        assert_eq!(of(None, "").as_deref(), Some("default"));
+        for odd in ["a/b", "..", "a?x=y", "A"] {
+            assert_eq!(namespace_of(Some(odd), "b"), Err(Failure::Usage(text::no_name(odd))));
+        }
+    }
+
+    /// Each would be a request for something else, which says nothing of the object.
+    #[tokio::test]
+    async fn a_name_that_no_object_can_have_is_not_asked_for() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let asking = Asking::of(Client::try_from(nowhere).unwrap());
+        for (namespace, name) in [("rack", "a/b"), ("../x", "h"), ("rack", "")] {
+            let found = asking.get::<BareMetalHost>(&[()], namespace, name).await.unwrap();
+            assert!(matches!(found, Look::Gone(_)), "{namespace} {name}: {found:?}");
+        }
     }
 
     #[test]
