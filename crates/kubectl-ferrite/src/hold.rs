@@ -21,35 +21,44 @@ const PACE: Duration = Duration::from_secs(1);
 /// When the hold would not be honoured, is not proven in time, or cannot be written.
 pub(crate) async fn hold(asking: &Asking, args: &settings::Hold) -> Result<Duration, Failure> {
     let annotation = holding::annotation(&args.key).map_err(Failure::Usage)?;
-    let mode = if args.hard { Mode::Hard } else { Mode::Soft };
     let began = Instant::now();
-    let mut host = read(asking, &args.host).await?;
+    let holds = async {
+        let host = set(asking, args, &annotation).await?;
+        proven(asking, args, &annotation, host, began).await
+    };
+    tokio::select! {
+        proof = Box::pin(holds) => proof,
+        // Also while the write is under way: the host may be switched off for it, whether its answer is waited for or not.
+        Ok(()) = tokio::signal::ctrl_c() => {
+            Err(Failure::No(text::hold_lost(text::INTERRUPTED, &annotation)))
+        }
+    }
+}
+
+/// Sets the request, unless it is there. Gives the host that has it.
+async fn set(
+    asking: &Asking,
+    args: &settings::Hold,
+    annotation: &str,
+) -> Result<BareMetalHost, Failure> {
+    let mode = if args.hard { Mode::Hard } else { Mode::Soft };
     loop {
+        let host = read(asking, &args.host).await?;
         if let Some(why) = holding::refusal(&host) {
             return Err(Failure::No(why));
         }
-        if holding::is_asked(&host, &annotation, mode) {
-            break;
+        if holding::is_asked(&host, annotation, mode) {
+            return Ok(host);
         }
-        let value = Some(holding::value(mode));
-        match annotate(asking, &host, &annotation, value).await {
-            Ok(Written::Done(written)) => {
-                host = *written;
-                break;
-            }
+        match annotate(asking, &host, annotation, Some(holding::value(mode))).await {
+            Ok(Written::Done(written)) => return Ok(*written),
             // What it was judged by may have changed.
-            Ok(Written::Superseded) => host = read(asking, &args.host).await?,
+            Ok(Written::Superseded) => {}
             // The API server may have written it all the same.
             Err(Failure::Unanswered(why)) => {
-                return Err(Failure::Unanswered(text::hold_lost(&why, &annotation)));
+                return Err(Failure::Unanswered(text::hold_lost(&why, annotation)));
             }
             Err(failure) => return Err(failure),
-        }
-    }
-    tokio::select! {
-        proof = Box::pin(proven(asking, args, &annotation, host, began)) => proof,
-        Ok(()) = tokio::signal::ctrl_c() => {
-            Err(Failure::No(text::hold_lost(text::INTERRUPTED, &annotation)))
         }
     }
 }
