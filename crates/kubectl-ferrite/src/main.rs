@@ -162,8 +162,12 @@ async fn waiting(
     let namespace = Some(asking.namespace.as_str()).filter(|_| !everywhere);
     let wanted = Wanted { namespace, reason: args.reason.as_deref() };
     let found = waiting::waiting(asking, wanted).await?;
-    if found.read.is_empty() && !found.unread.is_empty() {
-        return Err(Failure::Unanswered(found.unread.join("\n")));
+    if found.read.is_empty() {
+        return Err(if found.unread.is_empty() {
+            Failure::NotFound(text::NO_KINDS.to_owned())
+        } else {
+            Failure::Unanswered(found.unread.join("\n"))
+        });
     }
     let mut links = found.links();
     let untimed = waiting::untimed(&links);

@@ -15,6 +15,7 @@ pub(crate) const UNSEEN: &str = "not looked at";
 pub(crate) const NO_CONDITION: &str = "No controller has written a condition yet.";
 pub(crate) const ENDED: &str = "It waits no longer.";
 pub(crate) const NOTHING_WAITS: &str = "Nothing waits.";
+pub(crate) const NO_KINDS: &str = "No kind of Metal3, Cluster API or Hive is installed on this API server. Check the context of the kubeconfig.";
 pub(crate) const HOST_ERROR: &str =
     "Correct what the message names. The bare metal operator then retries by itself.";
 pub(crate) const HOLD_ACTION: &str =
