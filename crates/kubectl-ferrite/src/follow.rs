@@ -82,7 +82,8 @@ impl Followed<'_> {
             }
             Event::InitApply(object) => {
                 self.listed.insert(Object::of(kind, &object.metadata));
-                self.applied(object).into_iter().collect()
+                // What cannot be decoded was said of the list.
+                self.applied(object).ok().flatten().into_iter().collect()
             }
             Event::InitDone => {
                 let listed = std::mem::take(&mut self.listed);
@@ -90,7 +91,14 @@ impl Followed<'_> {
                     self.known.0.keys().filter(|it| !listed.contains(it)).cloned().collect();
                 gone.iter().filter_map(|it| self.known.note(it, &[])).collect()
             }
-            Event::Apply(object) => self.applied(object).into_iter().collect(),
+            Event::Apply(object) => match self.applied(object) {
+                Ok(change) => change.into_iter().collect(),
+                Err(why) => {
+                    let object = Object::of(&self.read.resource.kind, &object.metadata);
+                    tell(&text::unreadable(&object, &why.to_string()));
+                    Vec::new()
+                }
+            },
             Event::Delete(object) => {
                 let object = Object::of(kind, &object.metadata);
                 self.known.note(&object, &[]).into_iter().collect()
@@ -98,18 +106,10 @@ impl Followed<'_> {
         }
     }
 
-    fn applied(&mut self, object: &DynamicObject) -> Option<Change> {
-        let kind = &self.read.resource.kind;
-        let links = serde_json::to_string(object).and_then(|raw| (self.read.links)(&raw));
-        match links {
-            Ok(links) => {
-                self.known.note(&Object::of(kind, &object.metadata), &self.wanted.of(links))
-            }
-            Err(error) => {
-                tell(&text::undecodable(kind, &error.to_string()));
-                None
-            }
-        }
+    fn applied(&mut self, object: &DynamicObject) -> serde_json::Result<Option<Change>> {
+        let links = (self.read.links)(&serde_json::to_string(object)?)?;
+        let object = Object::of(&self.read.resource.kind, &object.metadata);
+        Ok(self.known.note(&object, &self.wanted.of(links)))
     }
 }
 

@@ -285,6 +285,11 @@ pub(crate) fn undecodable(kind: &str, why: &str) -> String {
     format!("Not shown: a {kind} cannot be decoded: {why}.")
 }
 
+pub(crate) fn undecoded(kind: &str, name: &str, others: usize, why: &str) -> String {
+    let more = if others == 0 { String::new() } else { format!(" (+{others} more)") };
+    format!("Not shown: {kind} {name}{more} cannot be decoded: {why}.")
+}
+
 // Controllers.
 
 pub(crate) const NO_ELECTION: &str = "no election";

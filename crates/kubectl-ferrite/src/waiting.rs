@@ -173,8 +173,8 @@ fn of_host(raw: &str) -> serde_json::Result<Vec<Link>> {
     Ok(links)
 }
 
-/// The links of each object of a page, or why it cannot be decoded.
-type Decoded = Vec<serde_json::Result<Vec<Link>>>;
+/// The links of each object of a page.
+type Decoded = Vec<Result<Vec<Link>, Undecodable>>;
 type Decoding = JoinHandle<serde_json::Result<Decoded>>;
 
 /// Decodes a page. The token of the next page is sent as soon as it is known.
@@ -184,20 +184,47 @@ fn decode(page: &str, links: Links, next: oneshot::Sender<String>) -> serde_json
         Some(token) => _ = next.send(token),
         None => drop(next),
     }
-    Ok(page.items.iter().map(|it| links(it.get())).collect())
+    let object = |raw: &&RawValue| {
+        links(raw.get()).map_err(|why| Undecodable { name: name_in(raw), why: why.to_string() })
+    };
+    Ok(page.items.iter().map(object).collect())
+}
+
+/// An object that cannot be decoded.
+#[derive(Debug)]
+struct Undecodable {
+    name: String,
+    why: String,
+}
+
+/// The name of an object of which nothing else is known.
+fn name_in(object: &RawValue) -> String {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Named {
+        metadata: Names,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Names {
+        namespace: String,
+        name: String,
+    }
+    let Named { metadata } = of(object.get()).unwrap_or_default();
+    format!("{}/{}", metadata.namespace, metadata.name)
 }
 
 struct List<'a> {
     asking: &'a Asking,
     wanted: Wanted<'a>,
-    unread: Vec<String>,
+    undecodable: Vec<Undecodable>,
     read: Read,
 }
 
 impl<'a> List<'a> {
     fn new(asking: &'a Asking, wanted: Wanted<'a>, resource: ApiResource, links: Links) -> Self {
         let read = Read { resource, links, found: Vec::new() };
-        Self { asking, wanted, unread: Vec::new(), read }
+        Self { asking, wanted, undecodable: Vec::new(), read }
     }
 
     /// The objects that wait. Nothing where the API server does not have this version.
@@ -222,7 +249,7 @@ impl<'a> List<'a> {
                     return Ok(Some(self.unread(text::not_listed(&right))));
                 }
                 Answer::Unreadable(why) => {
-                    let why = self.undecodable(&why);
+                    let why = text::undecodable(&self.kind(), &why);
                     return Ok(Some(self.unread(why)));
                 }
             };
@@ -234,7 +261,7 @@ impl<'a> List<'a> {
             } else if let Some(why) = self.keep(decoding).await? {
                 return Ok(Some(self.unread(why)));
             } else {
-                return Ok(Some(Waiting { unread: self.unread, read: vec![self.read] }));
+                return Ok(Some(Waiting { unread: self.undecoded(), read: vec![self.read] }));
             }
         }
     }
@@ -244,24 +271,33 @@ impl<'a> List<'a> {
         let page = page.await.map_err(|error| Failure::Unanswered(error.to_string()))?;
         let objects = match page {
             Ok(objects) => objects,
-            Err(why) => return Ok(Some(self.undecodable(&why.to_string()))),
+            Err(why) => return Ok(Some(text::undecodable(&self.kind(), &why.to_string()))),
         };
         for object in objects {
             match object {
                 Ok(links) => self.read.found.extend(self.wanted.of(links)),
-                Err(why) => self.unread.push(self.undecodable(&why.to_string())),
+                Err(object) => self.undecodable.push(object),
             }
         }
         Ok(None)
     }
 
-    fn undecodable(&self, why: &str) -> String {
-        text::undecodable(&name_of::<DynamicObject>(&self.read.resource), why)
+    fn kind(&self) -> String {
+        name_of::<DynamicObject>(&self.read.resource)
     }
 
-    fn unread(mut self, why: String) -> Waiting {
-        self.unread.push(why);
-        Waiting { unread: self.unread, read: Vec::new() }
+    /// The objects that cannot be decoded, in one line: of a kind whose shape has changed it may be all.
+    fn undecoded(&self) -> Vec<String> {
+        let line = |it: &Undecodable| {
+            text::undecoded(&self.kind(), &it.name, self.undecodable.len() - 1, &it.why)
+        };
+        self.undecodable.first().map(line).into_iter().collect()
+    }
+
+    fn unread(self, why: String) -> Waiting {
+        let mut unread = self.undecoded();
+        unread.push(why);
+        Waiting { unread, read: Vec::new() }
     }
 }
 
@@ -273,4 +309,31 @@ pub(crate) fn untimed(links: &[Link]) -> usize {
 /// Keeps what waits longer than this. What has no time is never overdue.
 pub(crate) fn older(links: &mut Vec<Link>, than: Duration, now: Timestamp) {
     links.retain(|it| it.since.is_some_and(|since| until(since, now) > than));
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_object_that_cannot_be_decoded_is_named_and_leaves_the_others() {
+        let host = |name: &str, online: Value| {
+            json!({
+                "metadata": {"namespace": "rack", "name": name}, "spec": {"online": online},
+                "status": {"provisioning": {"state": "inspecting", "ID": ""}},
+            })
+        };
+        let items = [host("a", json!("yes")), host("b", json!(true)), host("c", json!([]))];
+        let page = json!({"metadata": {"continue": "next"}, "items": items}).to_string();
+        let (tell, mut next) = oneshot::channel();
+        let decoded = decode(&page, of_host, tell).unwrap();
+        assert_eq!(next.try_recv().as_deref(), Ok("next"));
+        assert_eq!(decoded[1].as_ref().unwrap()[0].state, "inspecting");
+        let names = decoded.iter().filter_map(|it| Some(it.as_ref().err()?.name.as_str()));
+        assert_eq!(names.collect::<Vec<_>>(), ["rack/a", "rack/c"]);
+        let said = text::undecoded("BareMetalHost", "rack/a", 1, "why");
+        assert_eq!(said, "Not shown: BareMetalHost rack/a (+1 more) cannot be decoded: why.");
+    }
 }
