@@ -6,7 +6,7 @@ use api_types::ContractVersion;
 use api_types::capi::Machine;
 use api_types::capm3::{Metal3Machine, UpstreamRemediation};
 use api_types::hive::{ClusterClaim, ClusterDeploymentCustomization, ClusterPool};
-use api_types::metal3::{BareMetalHostDiscovery, CachedHost};
+use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery, CachedHost};
 use api_types::time::until;
 use futures_util::future::join_all;
 use k8s_openapi::jiff::Timestamp;
@@ -152,23 +152,38 @@ fn of<'a, T: Deserialize<'a>>(raw: &'a str) -> serde_json::Result<T> {
     serde_json::from_str(raw)
 }
 
-/// A host without its hardware. Its history is read only where it says since when.
+/// A host without its hardware. What a cached host lacks is read where it waits: its history says since when, and its
+/// finalizers what keeps it.
 fn of_host(raw: &str) -> serde_json::Result<Vec<Link>> {
     #[derive(Default, Deserialize)]
-    struct Host {
-        #[serde(default)]
-        status: Option<Status>,
+    #[serde(default)]
+    struct Rest {
+        metadata: Finalizers,
+        status: Option<History>,
     }
     #[derive(Default, Deserialize)]
-    struct Status {
-        #[serde(rename = "operationHistory", default)]
+    #[serde(default)]
+    struct Finalizers {
+        finalizers: Option<Vec<String>>,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct History {
+        #[serde(rename = "operationHistory")]
         history: Value,
     }
     let host: CachedHost = of(raw)?;
-    let mut links = links::of_host(&host, None);
-    for link in links.iter_mut().filter(|it| it.waits && it.since.is_none()) {
-        let history = of::<Host>(raw)?.status.unwrap_or_default().history;
-        link.since = links::began(host.provisioning_state(), &history);
+    let links = links::of_host(&host, None);
+    if !links.iter().any(|it| it.waits) {
+        return Ok(links);
+    }
+    let Rest { metadata, status } = of(raw)?;
+    let mut host = BareMetalHost::clone(&host);
+    host.metadata.finalizers = metadata.finalizers;
+    let began = links::began(host.provisioning_state(), &status.unwrap_or_default().history);
+    let mut links = links::of_host(&host, began);
+    for link in links.iter_mut().filter(|it| it.since.is_none()) {
+        link.since = began;
     }
     Ok(links)
 }
@@ -316,6 +331,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_host_that_is_being_deleted_names_what_keeps_it() {
+        let host = json!({
+            "metadata": {
+                "name": "h", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"],
+            },
+            "status": {"provisioning": {"state": "available", "ID": ""}},
+        });
+        assert_eq!(of_host(&host.to_string()).unwrap()[0].message, "Kept by a/b.");
+    }
 
     #[test]
     fn an_object_that_cannot_be_decoded_is_named_and_leaves_the_others() {
