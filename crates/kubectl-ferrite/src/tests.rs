@@ -99,6 +99,24 @@ fn a_machine_without_a_host_leads_to_the_host_that_is_being_cleared() {
     assert_eq!(text, wanted);
 }
 
+/// Every output shows the same links: none has the others.
+#[test]
+fn hosts_that_are_not_shown_are_counted() {
+    let mut seen = waits_for_kept_host();
+    let kept = |number: u32| {
+        let host = json!({
+            "labels": {"infrastructure.cluster.x-k8s.io/node-reuse": "md-md"},
+            "status": {"provisioning": {"state": "available", "ID": ""}},
+        });
+        object(&format!("h{number}"), host)
+    };
+    seen.hosts = Look::Here((1..7).map(kept).collect());
+    let chain = explain(Kind::Machine, &seen);
+    let hosts = chain.iter().filter(|it| it.object.kind == "BareMetalHost");
+    let last = &chain[chain.len() - 1].message;
+    assert!(hosts.count() == 4 && last.ends_with(" (+2 more)"), "{last}");
+}
+
 #[test]
 fn a_machine_for_which_no_host_is_reserved_counts_the_hosts() {
     let mut seen = waits_for_kept_host();

@@ -243,7 +243,7 @@ pub(crate) fn other_infrastructure(kind: &str) -> String {
 }
 
 pub(crate) fn more(count: usize) -> String {
-    format!("(+{count} more: see -o json)")
+    format!("(+{count} more)")
 }
 
 // Times.
