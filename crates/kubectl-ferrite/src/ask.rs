@@ -240,7 +240,32 @@ impl Asking {
         within(self.client.request_text(request)).await
     }
 
-    /// Reads the first objects of a namespace.
+    /// Reads a page of the objects of a namespace.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub(crate) async fn first<K>(
+        &self,
+        version: &K::DynamicType,
+        namespace: &str,
+        params: &ListParams,
+    ) -> Result<Look<ObjectList<K>>, Failure>
+    where
+        K: Resource + DeserializeOwned + Clone,
+    {
+        let object = Object::new(&name_of::<K>(version), namespace, "");
+        let page = self.page::<K, ObjectList<K>>(version, Some(namespace), params);
+        Ok(match page.await? {
+            Answer::Here(list) => Look::Here(list),
+            Answer::Gone | Answer::Unserved => Look::Unserved(object),
+            Answer::Forbidden => {
+                Look::Forbidden(object, right::<K>("list", version, Some(namespace)))
+            }
+            Answer::Unreadable(why) => Look::Unreadable(object, why),
+        })
+    }
+
+    /// Reads those objects of a namespace that are wanted, page by page: only they are kept.
     ///
     /// # Errors
     /// When the API server does not answer.
@@ -248,21 +273,24 @@ impl Asking {
         &self,
         version: &K::DynamicType,
         namespace: &str,
-        params: &ListParams,
+        page: u32,
+        is_wanted: impl Fn(&K) -> bool,
     ) -> Result<Look<Vec<K>>, Failure>
     where
         K: Resource + DeserializeOwned + Clone,
     {
-        let object = Object::new(&name_of::<K>(version), namespace, "");
-        let page = self.page::<K, ObjectList<K>>(version, Some(namespace), params);
-        Ok(match page.await? {
-            Answer::Here(list) => Look::Here(list.items),
-            Answer::Gone | Answer::Unserved => Look::Unserved(object),
-            Answer::Forbidden => {
-                Look::Forbidden(object, right::<K>("list", version, Some(namespace)))
+        let (mut params, mut wanted) = (ListParams::default().limit(page), Vec::new());
+        loop {
+            let list = match self.first::<K>(version, namespace, &params).await? {
+                Look::Here(list) => list,
+                absent => return Ok(absent.map(|list| list.items)),
+            };
+            wanted.extend(list.items.into_iter().filter(&is_wanted));
+            match list.metadata.continue_.filter(|it| !it.is_empty()) {
+                Some(next) => params = params.continue_token(&next),
+                None => return Ok(Look::Here(wanted)),
             }
-            Answer::Unreadable(why) => Look::Unreadable(object, why),
-        })
+        }
     }
 
     /// What was asked about, or a sentence that ends the program.

@@ -23,6 +23,15 @@ use crate::links::plain;
 use crate::model::{Kind, Look, OwnRequest, Request, Seen};
 
 const CONTRACTS: &[ContractVersion] = &ContractVersion::BEST_FIRST;
+/// A host has tens of kilobytes, a claim two.
+const PAGES: Pages = Pages { hosts: READ, claims: 2_000 };
+
+/// How many objects one request reads.
+#[derive(Clone, Copy)]
+struct Pages {
+    hosts: u32,
+    claims: u32,
+}
 
 /// Reads all that the chain of an object is made of.
 ///
@@ -34,7 +43,16 @@ pub(crate) async fn observe(
     namespace: &str,
     name: &str,
 ) -> Result<Seen, Failure> {
-    let mut reading = Reading { asking, namespace, seen: Seen::default() };
+    Box::pin(read(asking, kind, (namespace, name), PAGES)).await
+}
+
+async fn read(
+    asking: &Asking,
+    kind: Kind,
+    (namespace, name): (&str, &str),
+    pages: Pages,
+) -> Result<Seen, Failure> {
+    let mut reading = Reading { asking, namespace, pages, seen: Seen::default() };
     match kind {
         Kind::Machine => reading.of_machine(name).await?,
         Kind::Metal3Machine => reading.of_metal(name).await?,
@@ -55,6 +73,7 @@ pub(crate) async fn observe(
 struct Reading<'a> {
     asking: &'a Asking,
     namespace: &'a str,
+    pages: Pages,
     seen: Seen,
 }
 
@@ -116,8 +135,9 @@ impl Reading<'_> {
     async fn of_pool(&mut self, name: &str) -> Result<(), Failure> {
         let found = self.asking.get::<ClusterPool>(&[()], self.namespace, name).await?;
         self.seen.pool = self.asking.must_be_here::<ClusterPool, _>(&[()], found).await?;
-        let page = ListParams::default().limit(READ);
-        self.seen.claims = self.asking.list::<ClusterClaim>(&(), self.namespace, &page).await?;
+        let is_of_pool = |it: &ClusterClaim| it.spec.cluster_pool_name == name;
+        let (page, namespace) = (self.pages.claims, self.namespace);
+        self.seen.claims = self.asking.list(&(), namespace, page, is_of_pool).await?;
         Ok(())
     }
 
@@ -155,13 +175,12 @@ impl Reading<'_> {
 
     /// A pool that lists an entry which no cluster uses.
     async fn pool_of(&self, entry: &str) -> Result<Look<ClusterPool>, Failure> {
-        let page = ListParams::default().limit(READ);
         let lists_it = |pool: &ClusterPool| {
             pool.spec.inventory.iter().any(|it| it.entries().any(|it| it.name == entry))
         };
-        let pools = self.asking.list::<ClusterPool>(&(), self.namespace, &page).await?;
+        let pools = self.asking.list(&(), self.namespace, self.pages.hosts, lists_it).await?;
         Ok(match pools {
-            Look::Here(pools) => pools.into_iter().find(lists_it).map_or(Look::Unasked, Look::Here),
+            Look::Here(pools) => pools.into_iter().next().map_or(Look::Unasked, Look::Here),
             absent => absent.map(|_| ClusterPool::default()),
         })
     }
@@ -177,15 +196,16 @@ impl Reading<'_> {
             return Ok(());
         }
         let label = wanted_label(self.seen.machine.here(), metal);
-        let page = ListParams::default().limit(READ);
+        let page = ListParams::default().limit(self.pages.hosts);
         // Reserved hosts have the label of their owner. Only where there is none are others read.
         if let Some(label) = &label {
             let reserved = page.clone().labels(&format!("{NODE_REUSE}={label}"));
-            self.seen.hosts =
-                self.asking.list::<CachedHost>(&(), self.namespace, &reserved).await?;
+            let first = self.asking.first::<CachedHost>(&(), self.namespace, &reserved).await?;
+            self.seen.hosts = first.map(|it| it.items);
         }
         if self.seen.hosts.here().is_none_or(Vec::is_empty) {
-            self.seen.hosts = self.asking.list::<CachedHost>(&(), self.namespace, &page).await?;
+            let first = self.asking.first::<CachedHost>(&(), self.namespace, &page).await?;
+            self.seen.hosts = first.map(|it| it.items);
         }
         let hosts = self.seen.hosts.here().map(Vec::as_slice).unwrap_or_default();
         let first = kept(hosts, label.as_deref()).first().map(|it| it.name_any());

@@ -76,3 +76,26 @@ async fn a_machine_that_waits_for_a_host_takes_fewer_than_ten_requests() {
     assert!(seen.request.here().is_some() && seen.host.here().is_some(), "{seen:#?}");
     assert_eq!(plugin.requests(), 9, "{:#?}", plugin.calls());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_claims_of_a_pool_are_counted_on_all_pages() {
+    let plane = shared().await;
+    let (client, namespace) = (plane.admin().await, plane.namespace("claims").await);
+    crds::install(&client, &[Group::Hive]).await.unwrap();
+    let pool = json!({"baseDomain": "x", "imageSetRef": {"name": "x"}, "platform": {}, "size": 0});
+    make(&client, &namespace, &ApiResource::erase::<ClusterPool>(&()), &json!({"spec": pool}))
+        .await;
+    for number in 0..5 {
+        let pool = if number == 1 { "other" } else { "m" };
+        let name = format!("claim-{number}");
+        let claim = json!({"metadata": {"name": name}, "spec": {"clusterPoolName": pool}});
+        make(&client, &namespace, &ApiResource::erase::<ClusterClaim>(&()), &claim).await;
+    }
+    let config = plane.config("admin", &["system:masters"]).await.unwrap();
+    let (client, plugin) = faults::client(config, Plan::none("plugin")).unwrap();
+    let pages = Pages { claims: 2, ..PAGES };
+    let (asking, pool) = (Asking::of(client), (namespace.as_str(), "m"));
+    let seen = read(&asking, Kind::ClusterPool, pool, pages).await.unwrap();
+    assert_eq!(seen.claims.here().map(Vec::len), Some(4), "{seen:#?}");
+    assert_eq!(plugin.requests(), 4, "{:#?}", plugin.calls());
+}
