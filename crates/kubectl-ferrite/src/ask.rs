@@ -15,7 +15,7 @@ use kube::core::{ObjectList, PartialObjectMeta, Request};
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
-use crate::model::{Look, Object, name_of};
+use crate::model::{Look, Object, Sketch, name_of};
 use crate::text;
 
 /// How long a connection may take; an answer may take longer.
@@ -262,6 +262,25 @@ impl Asking {
                 Look::Forbidden(object, right::<K>("list", version, Some(namespace)))
             }
             Answer::Unreadable(why) => Look::Unreadable(object, why),
+        })
+    }
+
+    /// Reads the names and annotations of a page of objects; nothing where they cannot be read.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub(crate) async fn sketches<K: Resource>(
+        &self,
+        version: &K::DynamicType,
+        namespace: &str,
+        params: &ListParams,
+    ) -> Result<Option<ObjectList<Sketch>>, Failure> {
+        let request = Request::new(K::url_path(version, Some(namespace)));
+        let request =
+            request.list_metadata(params).map_err(|error| Failure::Usage(error.to_string()))?;
+        Ok(match within(self.client.request::<ObjectList<Sketch>>(request)).await? {
+            Answer::Here(list) => Some(list),
+            _ => None,
         })
     }
 

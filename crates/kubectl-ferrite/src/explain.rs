@@ -15,8 +15,6 @@ use crate::text;
 
 /// Hosts of a list that are shown one by one.
 const SHOWN: usize = 3;
-/// Hosts that are read of a namespace.
-pub(crate) const READ: u32 = 500;
 
 type Part = fn(&Seen) -> Vec<Link>;
 
@@ -162,7 +160,7 @@ fn choice(seen: &Seen) -> Vec<Link> {
         let kept = kept(hosts, label.as_deref());
         if kept.is_empty() {
             let namespace = metal.metadata.namespace.as_deref().unwrap_or_default();
-            return vec![counted(namespace, hosts.iter().map(|it| &**it))];
+            return vec![counted(namespace, hosts, seen)];
         }
         let read = seen.host.here().map(|it| &it.metadata.name);
         let others = kept.iter().filter(|it| Some(&it.metadata.name) != read);
@@ -177,22 +175,19 @@ fn choice(seen: &Seen) -> Vec<Link> {
 }
 
 /// How many hosts are how.
-fn counted<'a>(namespace: &str, hosts: impl Iterator<Item = &'a BareMetalHost>) -> Link {
+fn counted(namespace: &str, hosts: &[CachedHost], seen: &Seen) -> Link {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    let mut total = 0;
     for host in hosts {
         *counts.entry(sort_of(host)).or_default() += 1;
-        total += 1;
     }
     let mut counts: Vec<(String, usize)> = counts.into_iter().collect();
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let object = Object::new(Kind::BareMetalHost.as_str(), namespace, "");
     let link = Link::field(&object, "", "counted");
-    if total == 0 {
+    if hosts.is_empty() {
         return link.saying(text::NO_HOSTS);
     }
-    let is_cut = u32::try_from(total).is_ok_and(|it| it >= READ);
-    link.saying(text::choice(total, is_cut, &counts))
+    link.saying(text::choice(hosts.len(), seen.beyond, seen.is_searched, &counts))
 }
 
 fn sort_of(host: &BareMetalHost) -> String {

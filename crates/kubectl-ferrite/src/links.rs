@@ -22,7 +22,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self, ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-use crate::model::{CLUSTER_DEPLOYMENT, Kind, Link, Object, Request};
+use crate::model::{CLUSTER_DEPLOYMENT, Kind, Link, Object, Request, Sketch};
 use crate::reasons::{self, Known};
 use crate::text;
 
@@ -410,6 +410,14 @@ pub(crate) fn reservation_label(host: &BareMetalHost) -> Option<String> {
         Some(verdict) => verdict.map(|it| it.label()),
         None => Kept::of(host).map(|it| it.label()),
     }
+}
+
+/// The label that a host will have once its machine gives it back, as far as its annotations say it.
+pub(crate) fn pending_label(sketch: &Sketch) -> Option<String> {
+    let (key, verdict) = sketch.metadata.annotations.get_key_value(ferrite::PENDING_RESERVATION)?;
+    let annotations = Some([(key.clone(), verdict.clone())].into());
+    let metadata = ObjectMeta { annotations, ..ObjectMeta::default() };
+    reservation_label(&BareMetalHost { metadata, ..BareMetalHost::default() })
 }
 
 /// When the operator began what it does, from the history that it keeps.

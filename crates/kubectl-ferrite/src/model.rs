@@ -1,5 +1,7 @@
 //! A chain of links: what waits, for what, since when, and what a person can do. The page to read first.
 
+use std::collections::BTreeMap;
+
 use api_types::capi::{Machine, MachineKind};
 use api_types::capm3::{Metal3Machine, Metal3MachineKind};
 use api_types::condition::Condition;
@@ -13,7 +15,7 @@ use api_types::remediation::{Metal3Remediation, Phase};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What the output says it is, for programs. A member is never renamed or removed under this name.
 pub(crate) const API_VERSION: &str = "cli.ferrite.metal3.io/v1";
@@ -222,6 +224,19 @@ pub(crate) struct Request {
     pub(crate) since: Option<Timestamp>,
 }
 
+/// What annotations alone say of a host. Its managed fields, most of the metadata, are dropped.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Sketch {
+    pub(crate) metadata: SketchMetadata,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct SketchMetadata {
+    pub(crate) name: String,
+    pub(crate) annotations: BTreeMap<String, String>,
+}
+
 /// All that was read for one answer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
@@ -231,6 +246,10 @@ pub(crate) struct Seen {
     pub(crate) host: Look<BareMetalHost>,
     /// The hosts among which a machine without one may choose.
     pub(crate) hosts: Look<Vec<CachedHost>>,
+    /// How many hosts the namespace has beyond these.
+    pub(crate) beyond: usize,
+    /// Whether these were searched, too, for one that will be reserved for the owner of the machine. There is none.
+    pub(crate) is_searched: bool,
     pub(crate) pool: Look<ClusterPool>,
     pub(crate) claim: Look<ClusterClaim>,
     pub(crate) claims: Look<Vec<ClusterClaim>>,

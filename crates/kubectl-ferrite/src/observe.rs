@@ -18,18 +18,19 @@ use kube::api::ListParams;
 use remediation::request::Request as Standing;
 
 use crate::ask::{Asking, Failure};
-use crate::explain::{READ, kept, seeks_host, wanted_label};
-use crate::links::plain;
-use crate::model::{Kind, Look, OwnRequest, Request, Seen};
+use crate::explain::{kept, seeks_host, wanted_label};
+use crate::links::{pending_label, plain, reservation_label};
+use crate::model::{Kind, Look, OwnRequest, Request, Seen, Sketch};
 
 const CONTRACTS: &[ContractVersion] = &ContractVersion::BEST_FIRST;
-/// A host has tens of kilobytes, a claim two.
-const PAGES: Pages = Pages { hosts: READ, claims: 2_000 };
+/// A host has tens of kilobytes, a claim and the metadata of a host two.
+const PAGES: Pages = Pages { hosts: 500, sketches: 5_000, claims: 2_000 };
 
 /// How many objects one request reads.
 #[derive(Clone, Copy)]
 struct Pages {
     hosts: u32,
+    sketches: u32,
     claims: u32,
 }
 
@@ -203,15 +204,51 @@ impl Reading<'_> {
             let first = self.asking.first::<CachedHost>(&(), self.namespace, &reserved).await?;
             self.seen.hosts = first.map(|it| it.items);
         }
+        let mut rest = None;
         if self.seen.hosts.here().is_none_or(Vec::is_empty) {
-            let first = self.asking.first::<CachedHost>(&(), self.namespace, &page).await?;
+            let mut first = self.asking.first::<CachedHost>(&(), self.namespace, &page).await?;
+            if let Look::Here(list) = &mut first {
+                let beyond = list.metadata.remaining_item_count.unwrap_or_default();
+                self.seen.beyond = usize::try_from(beyond).unwrap_or_default();
+                rest = list.metadata.continue_.take().filter(|it| !it.is_empty());
+            }
             self.seen.hosts = first.map(|it| it.items);
         }
         let hosts = self.seen.hosts.here().map(Vec::as_slice).unwrap_or_default();
         let first = kept(hosts, label.as_deref()).first().map(|it| it.name_any());
         if let Some(first) = first {
             self.seen.host = self.host(&first).await?;
+        } else if let (Some(rest), Some(label)) = (rest, &label) {
+            self.search(rest, label).await?;
         }
+        Ok(())
+    }
+
+    /// Searches the hosts beyond the first page for one that is to be reserved under a label. Of these only the metadata is
+    /// read: a verdict that is still to come stands there.
+    async fn search(&mut self, mut rest: String, label: &str) -> Result<(), Failure> {
+        let mut params = ListParams::default().limit(self.pages.sketches);
+        loop {
+            params = params.continue_token(&rest);
+            let page = self.asking.sketches::<BareMetalHost>(&(), self.namespace, &params).await?;
+            let Some(page) = page else { return Ok(()) };
+            let is_pending = |it: &&Sketch| pending_label(it).as_deref() == Some(label);
+            for sketch in page.items.iter().filter(is_pending) {
+                let found = self.host(&sketch.metadata.name).await?;
+                // Whose machine has it by now stands in its spec.
+                let is_kept = |it: &&BareMetalHost| reservation_label(it).as_deref() == Some(label);
+                if let Some(host) = found.here().filter(is_kept) {
+                    self.seen.hosts = Look::Here(vec![host.clone().into()]);
+                    self.seen.host = found;
+                    return Ok(());
+                }
+            }
+            match page.metadata.continue_.filter(|it| !it.is_empty()) {
+                Some(next) => rest = next,
+                None => break,
+            }
+        }
+        self.seen.is_searched = true;
         Ok(())
     }
 
@@ -220,7 +257,12 @@ impl Reading<'_> {
     }
 
     async fn metal(&self, name: &str) -> Result<Look<Metal3Machine>, Failure> {
-        self.asking.get(CONTRACTS, self.namespace, name).await
+        // Where Cluster API has the older contract alone, CAPM3 hardly has the newer one.
+        let mut contracts = ContractVersion::BEST_FIRST;
+        if self.seen.machine.here().is_some_and(|it| it.contract() == ContractVersion::V1Beta1) {
+            contracts.reverse();
+        }
+        self.asking.get(&contracts, self.namespace, name).await
     }
 
     async fn host(&self, name: &str) -> Result<Look<BareMetalHost>, Failure> {

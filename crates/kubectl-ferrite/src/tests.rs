@@ -137,11 +137,12 @@ fn a_machine_for_which_no_host_is_reserved_counts_the_hosts() {
     let counts = "The 4 hosts of the namespace: 2 inspecting, 1 available and free, 1 in use.";
     assert!(text.contains(counts), "{text}");
     // A reservation that is still to come stands in an annotation, by which no list can be cut.
-    let many = |count: u32| (0..count).map(|it| free(&format!("h{it}"), "available")).collect();
-    for (count, is_cut) in [(crate::explain::READ - 1, false), (crate::explain::READ, true)] {
-        seen.hosts = Look::Here(many(count));
+    let others = "None of the others is to be reserved for the owner of this machine.";
+    for (beyond, is_searched) in [(0, false), (9_996, false), (9_996, true)] {
+        (seen.beyond, seen.is_searched) = (beyond, is_searched);
         let text = why(Kind::Metal3Machine, &seen);
-        assert_eq!(text.contains("The others were not read"), is_cut, "{text}");
+        assert_eq!(text.contains("The first 4 of 10000 hosts"), beyond > 0, "{text}");
+        assert_eq!(text.contains(others), is_searched, "{text}");
     }
     seen.hosts = Look::Here(Vec::new());
     assert!(why(Kind::Metal3Machine, &seen).contains("The namespace has no BareMetalHost."));

@@ -223,15 +223,23 @@ pub(crate) fn phase_action(phase: &Phase) -> &'static str {
 
 // A machine that has no host.
 
-pub(crate) fn choice(total: usize, is_cut: bool, counts: &[(String, usize)]) -> String {
+pub(crate) fn choice(
+    read: usize,
+    beyond: usize,
+    is_searched: bool,
+    counts: &[(String, usize)],
+) -> String {
     let counts: Vec<String> =
         counts.iter().map(|(state, count)| format!("{count} {state}")).collect();
-    let (some, rest) = if is_cut { ("first ", NOT_ALL_HOSTS) } else { ("", "") };
-    format!("The {some}{total} hosts of the namespace: {}.{rest}", counts.join(", "))
+    let counts = counts.join(", ");
+    if beyond == 0 {
+        return format!("The {read} hosts of the namespace: {counts}.");
+    }
+    let rest = if is_searched { NONE_RESERVED } else { "" };
+    format!("The first {read} of {} hosts of the namespace: {counts}.{rest}", read + beyond)
 }
 
-const NOT_ALL_HOSTS: &str =
-    " The others were not read: one of them may be reserved once its machine gives it back.";
+const NONE_RESERVED: &str = " None of the others is to be reserved for the owner of this machine.";
 pub(crate) const NO_HOSTS: &str = "The namespace has no BareMetalHost.";
 pub(crate) const IN_USE: &str = "in use";
 pub(crate) const RESERVED: &str = "reserved";

@@ -71,10 +71,34 @@ async fn a_machine_that_waits_for_a_host_takes_fewer_than_ten_requests() {
     let change = Patch::Merge(json!({"metadata": {"annotations": pending}}));
     bmo::api(&client, &namespace).patch("h", &PatchParams::default(), &change).await.unwrap();
     let config = plane.config("admin", &["system:masters"]).await.unwrap();
+    let admin = client;
     let (client, plugin) = faults::client(config, Plan::none("plugin")).unwrap();
-    let seen = observe(&Asking::of(client), Kind::Machine, &namespace, "m").await.unwrap();
+    let asking = Asking::of(client);
+    let seen = observe(&asking, Kind::Machine, &namespace, "m").await.unwrap();
     assert!(seen.request.here().is_some() && seen.host.here().is_some(), "{seen:#?}");
-    assert_eq!(plugin.requests(), 9, "{:#?}", plugin.calls());
+    assert_eq!(plugin.requests(), 8, "{:#?}", plugin.calls());
+    // Beyond the first page it is found by its metadata.
+    for name in ["a", "g", "z"] {
+        bmo::make_host(&admin, &namespace, name, "nobody", &json!({})).await.unwrap();
+    }
+    let before = plugin.requests();
+    let pages = Pages { hosts: 2, sketches: 2, ..PAGES };
+    let machine = (namespace.as_str(), "m");
+    let seen = read(&asking, Kind::Machine, machine, pages).await.unwrap();
+    assert_eq!(
+        seen.host.here().map(kube::ResourceExt::name_any).as_deref(),
+        Some("h"),
+        "{seen:#?}"
+    );
+    assert_eq!(plugin.requests() - before, 9, "{:#?}", plugin.calls());
+    let gives_back =
+        json!({"metadata": {"annotations": {"ferrite.metal3.io/pending-reservation": null}}});
+    bmo::api(&admin, &namespace)
+        .patch("h", &PatchParams::default(), &Patch::Merge(gives_back))
+        .await
+        .unwrap();
+    let seen = read(&asking, Kind::Machine, machine, pages).await.unwrap();
+    assert_eq!((seen.beyond, seen.is_searched), (2, true), "{seen:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
