@@ -167,7 +167,7 @@ impl Asking {
             let request = request
                 .get(name, &GetParams::default())
                 .map_err(|_| Failure::Usage(text::no_name(name)))?;
-            found = match within(self.client.request::<K>(request)).await? {
+            found = match reading(self.client.request::<K>(request)).await? {
                 Answer::Here(found) => Look::Here(found),
                 Answer::Gone => Look::Gone(object),
                 Answer::Unserved => Look::Unserved(object),
@@ -199,7 +199,7 @@ impl Asking {
         let request = request
             .get_metadata(name, &GetParams::default())
             .map_err(|_| Failure::Usage(text::no_name(name)))?;
-        Ok(match within(self.client.request::<PartialObjectMeta>(request)).await? {
+        Ok(match reading(self.client.request::<PartialObjectMeta>(request)).await? {
             Answer::Here(found) => Look::Here(found),
             Answer::Gone => Look::Gone(object),
             Answer::Unserved => Look::Unserved(object),
@@ -222,7 +222,7 @@ impl Asking {
     ) -> Result<Answer<T>, Failure> {
         let request = Request::new(K::url_path(version, namespace));
         let request = request.list(params).map_err(|error| Failure::Usage(error.to_string()))?;
-        within(self.client.request::<T>(request)).await
+        reading(self.client.request::<T>(request)).await
     }
 
     /// Reads a page of objects as it is sent.
@@ -237,7 +237,7 @@ impl Asking {
     ) -> Result<Answer<String>, Failure> {
         let request = Request::new(K::url_path(version, namespace));
         let request = request.list(params).map_err(|error| Failure::Usage(error.to_string()))?;
-        within(self.client.request_text(request)).await
+        reading(self.client.request_text(request)).await
     }
 
     /// Reads a page of the objects of a namespace.
@@ -278,7 +278,7 @@ impl Asking {
         let request = Request::new(K::url_path(version, Some(namespace)));
         let request =
             request.list_metadata(params).map_err(|error| Failure::Usage(error.to_string()))?;
-        Ok(match within(self.client.request::<ObjectList<Sketch>>(request)).await? {
+        Ok(match reading(self.client.request::<ObjectList<Sketch>>(request)).await? {
             Answer::Here(list) => Some(list),
             _ => None,
         })
@@ -348,7 +348,7 @@ impl Asking {
             let namespace = Some(missing.namespace.as_str());
             let request = Request::new(K::url_path(version, namespace));
             let Ok(request) = request.list_metadata(&params) else { break };
-            if let Answer::Here(list) = within(self.client.request::<Names>(request)).await? {
+            if let Answer::Here(list) = reading(self.client.request::<Names>(request)).await? {
                 let names = list.items.iter().map(ResourceExt::name_any);
                 return Ok(nearest(&missing.name, names));
             }
@@ -376,6 +376,18 @@ pub(crate) fn right<K: Resource>(
     namespace: Option<&str>,
 ) -> String {
     text::right(verb, &K::plural(version), &K::group(version), namespace)
+}
+
+/// What a read gives. The API server cannot read a kind whose conversion webhook is away, as while Cluster API's pods do not run:
+/// that says nothing of the others.
+async fn reading<T>(request: impl Future<Output = kube::Result<T>>) -> Result<Answer<T>, Failure> {
+    let answer = tokio::time::timeout(PATIENCE, request).await.ok();
+    match &answer {
+        Some(Err(error @ kube::Error::Api(status))) if status.code == 500 => {
+            Ok(Answer::Unreadable(explain(error)))
+        }
+        _ => answered(answer),
+    }
 }
 
 async fn within<T>(request: impl Future<Output = kube::Result<T>>) -> Result<Answer<T>, Failure> {
