@@ -14,6 +14,9 @@ use crate::terminal::tell;
 use crate::text;
 use crate::waiting::{Read, Wanted};
 
+/// Objects of one page of the lists with which watches begin. Each is decoded whole, which takes ten times its size.
+const FOLLOWED_PAGE: u32 = 100;
+
 /// What has changed of one object.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Change {
@@ -127,7 +130,8 @@ pub(crate) async fn follow(
     let mut streams = SelectAll::new();
     for (index, mut read) in kinds.into_iter().enumerate() {
         let api = asking.api(&read.resource, wanted.namespace);
-        let events = watch(api, watcher::Config::default()).default_backoff();
+        let config = watcher::Config::default().page_size(FOLLOWED_PAGE);
+        let events = watch(api, config).default_backoff();
         streams.push(events.map(move |event| (index, event)).boxed());
         let known = Known::of(std::mem::take(&mut read.found));
         followed.push(Followed { read, wanted, known, listed: BTreeSet::new() });
