@@ -6,7 +6,6 @@ use std::time::Instant;
 use api_types::metal3::CachedHost;
 use capm3_reuse::index::{Index, Wish};
 use capm3_reuse::selector::Selector;
-use k8s_openapi::jiff::Timestamp;
 
 const RACKS: usize = 10;
 /// Enough that one slow moment of the machine does not count.
@@ -14,7 +13,6 @@ const CHOICES: usize = 20_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let hosts: usize = std::env::args().nth(1).ok_or("usage: selection <hosts>")?.parse()?;
-    let now = Instant::now();
     let mut index = Index::default();
     for number in 0..hosts {
         let name = format!("host-{number}");
@@ -23,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "spec": {"online": false},
             "status": {"provisioning": {"state": "available"}, "operationalStatus": "OK"},
         }))?;
-        index.update("fleet", &name, Some(Arc::new(host)), now);
+        index.update("fleet", &name, Some(Arc::new(host)));
     }
     let mut found = 0;
     let began = Instant::now();
@@ -37,8 +35,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             ..Wish::default()
         };
         let chance = number as u64 * (u64::MAX / CHOICES as u64);
-        found += usize::from(index.choose(&wish, chance, now).free.is_some());
-        index.settle("fleet", "machine", Timestamp::UNIX_EPOCH, None, now);
+        found += usize::from(index.choose(&wish, chance).free.is_some());
+        index.settle("fleet", "machine");
     }
     let micros = began.elapsed().as_secs_f64() * 1e6 / CHOICES as f64;
     if found < CHOICES {

@@ -1,7 +1,6 @@
 //! Which machines and hosts are looked at when something changes.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
 
 use api_types::capi::{Cluster, KubeadmControlPlane, Machine, MachineDeployment, MachineSet};
 use api_types::capm3::{Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate};
@@ -12,7 +11,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 
 use crate::context::Context;
-use crate::machine::created;
 use crate::model::Key;
 use crate::observe::Scope;
 use crate::outline::{OfOwner, Outline};
@@ -43,19 +41,11 @@ impl Context {
         Kept::of(host).is_some() || self.seems_left(host)
     }
 
-    /// Ends offers of hosts that nobody came for.
-    pub fn end_offers(&self) {
-        for (namespace, machine) in self.index.with(|index| index.expire(Instant::now())) {
-            self.wake_machines(&namespace, [machine]);
-        }
-    }
-
     /// A host appeared, changed or went.
     pub fn host_changed(&self, host: &CachedHost) {
         let object = ObjectKey::of(&**host);
         let (ObjectKey { namespace, name }, now) = (&object, self.caches.hosts.get(&object));
-        let concerned =
-            self.index.with(|index| index.update(namespace, name, now.clone(), Instant::now()));
+        let concerned = self.index.with(|index| index.update(namespace, name, now.clone()));
         let naming = self.naming.keys(&thing(namespace, name)).into_iter().map(|it| it.name);
         self.wake_machines(namespace, naming.chain(concerned));
         let outline = now.as_deref().map(|it| Outline::of_host(it));
@@ -106,10 +96,7 @@ impl Context {
         self.looked_at.with(|all| all.extend(left.iter().cloned()));
         self.wake(left);
         let Some(now) = now else {
-            let offered = self
-                .index
-                .with(|index| index.gone(namespace, name, created(machine), Instant::now()));
-            self.wake_machines(namespace, offered);
+            self.wake_machines(namespace, self.index.with(|index| index.gone(namespace, name)));
             self.lookout.gone(Key::Machine(object));
             return;
         };

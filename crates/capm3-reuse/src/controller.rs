@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use controller_kit::Kit;
 use controller_kit::backoff::Class as Retry;
@@ -17,7 +17,7 @@ use kube::runtime::watcher;
 
 use crate::context::{Caches, Context};
 use crate::decide::decide;
-use crate::index::{HOLD, Index};
+use crate::index::Index;
 use crate::metrics::Metrics;
 use crate::model::{Decision, Key, Memory, Observed, Seen, Write};
 use crate::observe::PASS_DEADLINE;
@@ -25,6 +25,9 @@ use crate::outline::Outlines;
 use crate::reason::Reason;
 use crate::settings::Policy;
 use crate::{looks, observe, served, write};
+
+/// How often gauges are set.
+const HOSTS_SHOWN_EVERY: Duration = Duration::from_secs(10);
 
 /// Works until the process is to end. The kit is the process' own, or one that a test made in its place.
 pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
@@ -92,7 +95,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
             () = watch::feed(planes.changes, |it| context.plane_changed(it)) => {}
             () = watch::feed(claims.changes, |it| context.claim_changed(it)) => {}
             () = watch::feed(data.changes, |it| context.data_changed(it)) => {}
-            never = tend(&context) => match never {},
+            never = show(&context) => match never {},
         }
     });
     tokio::select! {
@@ -101,13 +104,12 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     }
 }
 
-/// Sets gauges and ends offers that nobody came for, as often as offers can be late.
-async fn tend(context: &Context) -> Infallible {
+/// Sets gauges.
+async fn show(context: &Context) -> Infallible {
     loop {
-        context.end_offers();
         let (counts, waiters) = context.index.with(|index| (index.counts(), index.waiters()));
         context.metrics.shown(counts, waiters);
-        tokio::time::sleep(HOLD).await;
+        tokio::time::sleep(HOSTS_SHOWN_EVERY).await;
     }
 }
 

@@ -1,11 +1,11 @@
 //! Which host would do, found without looking at every host; and who waits for one.
 //!
-//! What is here is only a hint: it may be behind, and a claim is decided by its precondition. A host that is offered to
-//! one machine is held back from the others for a moment, so that they do not all try the same one.
+//! What is here is only a hint: it may be behind, and a claim is decided by its precondition. A host that one machine tries is
+//! held back from the others until the pass of that machine ends. Otherwise a rush of a hundred machines for a hundred hosts has
+//! some forty conflicts, each of which costs three writes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use api_types::metal3::{BareMetalHost, CachedHost};
 use k8s_openapi::jiff::Timestamp;
@@ -18,9 +18,6 @@ use crate::selector::{Labels, Selector};
 mod bag;
 mod kept;
 mod queue;
-
-/// How long a host is held back for the machine that it was offered to. Its own claim ends this earlier.
-pub const HOLD: Duration = Duration::from_secs(10);
 
 /// What a machine wants.
 #[derive(Clone, Debug, Default)]
@@ -85,6 +82,9 @@ struct Waiter {
     wants: Wants,
 }
 
+/// Where a machine stands among those who wait: first come, first served.
+type QueuePlace = (Timestamp, String);
+
 /// Hosts by class, for the metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -117,9 +117,6 @@ enum Mark {
     /// A machine has it.
     Claimed(String),
 }
-
-/// A free host with its name.
-type Free = (Arc<str>, Arc<CachedHost>);
 
 struct Entry {
     host: Arc<CachedHost>,
@@ -173,13 +170,6 @@ impl Entry {
     }
 }
 
-struct Hold {
-    machine: String,
-    until: Instant,
-    /// Whether it was offered to a waiter; otherwise the machine found it by itself.
-    offered: bool,
-}
-
 /// Hosts, and the machines that have to do with them.
 #[derive(Default)]
 pub struct Index {
@@ -196,9 +186,10 @@ struct Namespace {
     free_with: HashMap<(String, String), Bag>,
     /// Hosts by what else they are found under. A machine has one, but for what others did.
     marked: BTreeSet<(Mark, Arc<str>)>,
-    holds: HashMap<Arc<str>, Hold>,
-    /// First come, first served.
-    waiters: BTreeMap<(Timestamp, String), Waiter>,
+    /// The machine that tries a host in its pass, or is called to try it in its next one.
+    held: HashMap<Arc<str>, String>,
+    /// Machines that wait. One that is called does not wait any more: it looks again, and waits anew if it finds nothing.
+    waiters: BTreeMap<QueuePlace, Waiter>,
     since: HashMap<String, Timestamp>,
 }
 
@@ -215,7 +206,6 @@ impl Index {
         namespace: &str,
         name: &str,
         host: Option<Arc<CachedHost>>,
-        now: Instant,
     ) -> Vec<String> {
         let space = self.namespaces.entry(namespace.to_owned()).or_default();
         let before = space.remove(name);
@@ -227,15 +217,17 @@ impl Index {
         let mut concerned: BTreeSet<String> = machines.map(str::to_owned).collect();
         let (left, kept) = (before.as_ref().and_then(Entry::label), after.and_then(Entry::label));
         let was_coming = before.is_some_and(|it| host::is_on_its_way(&it.host));
-        let comes = !was_coming || left != kept;
+        let starts = left != kept || !was_coming;
         // What was seen of it now counts, not what was expected of it.
         if !space.is_ready(name) {
-            space.holds.remove(name);
+            space.held.remove(name);
         }
-        concerned.extend(space.offer(name, None, now));
+        concerned.extend(space.offer(name));
+        if let Some(label) = kept.as_ref().filter(|_| starts) {
+            concerned.extend(space.call_next(label, Some(name)));
+        }
         for label in left.into_iter().chain(kept).collect::<BTreeSet<_>>() {
-            let comes = |wish: &Wish| comes && space.comes_for(name, wish);
-            concerned.extend(space.misled(&label, now, comes));
+            concerned.extend(space.let_down(&label));
         }
         concerned.into_iter().collect()
     }
@@ -249,88 +241,51 @@ impl Index {
 
     /// What there is for a machine, held back from others until [`Index::settle`]. `chance` says where to begin among
     /// free hosts.
-    pub fn choose(&mut self, wish: &Wish, chance: u64, now: Instant) -> Choice {
+    pub fn choose(&mut self, wish: &Wish, chance: u64) -> Choice {
         let Some(space) = self.namespaces.get_mut(&wish.namespace) else {
             return Choice::default();
         };
-        let mut choice = space.choose_kept(wish, now);
-        let free = space.pick_free(wish, chance, now);
-        if free.is_none() {
+        let mut choice = space.choose_kept(wish);
+        choice.free = space.pick_free(wish, chance);
+        if choice.free.is_none() {
             choice.too_long = space.too_long_for(wish);
         }
-        if choice.kept.is_none() && free.is_none() {
+        if choice.kept.is_none() && choice.free.is_none() {
             choice.labelled = space.labelled_for(wish);
         }
-        if let Some(name) = choice.kept.as_ref().and_then(|it| it.metadata.name.as_deref()) {
-            space.hold(name.into(), &wish.machine, false, now);
-        }
-        if let Some((name, host)) = free {
-            space.hold(name, &wish.machine, false, now);
-            choice.free = Some(host);
+        for host in choice.kept.iter().chain(&choice.free) {
+            let name = host.metadata.name.as_deref().unwrap_or_default();
+            space.held.insert(name.into(), wish.machine.clone());
         }
         choice
     }
 
-    /// Ends what is held back for a machine but the host that it took. Returns the machines that are offered the rest, and
-    /// those that have to look again because this one waits before them.
-    pub fn settle(
-        &mut self,
-        namespace: &str,
-        machine: &str,
-        since: Timestamp,
-        taken: Option<&str>,
-        now: Instant,
-    ) -> Vec<String> {
-        let Some(space) = self.namespaces.get_mut(namespace) else { return Vec::new() };
-        let is_left =
-            |host: &Arc<str>, hold: &mut Hold| hold.machine == machine && Some(&**host) != taken;
-        let left: Vec<_> = space.holds.extract_if(is_left).collect();
-        let mut offered = Vec::new();
-        for (host, hold) in left {
-            // What it was offered and refused goes to those behind it: who was before has refused already. What it left
-            // because it took another was never refused.
-            let refused = taken.is_none() && hold.offered;
-            let behind = refused.then(|| (since, machine.to_owned()));
-            offered.extend(space.offer(&host, behind.as_ref(), now));
+    /// A machine has got this host. Until a watch shows it so there is nothing of it here to try.
+    pub fn took(&mut self, namespace: &str, host: &str) {
+        let space = self.namespaces.get_mut(namespace);
+        if let Some(space) = space.filter(|it| it.is_ready(host)) {
+            space.remove(host);
         }
-        let waiter = space.since.get(machine);
-        let waiter = waiter.and_then(|it| space.waiters.get(&(*it, machine.to_owned())));
-        offered.extend(waiter.into_iter().flat_map(|it| space.concerned_by(it, now)));
-        offered
     }
 
-    /// Ends offers that nobody came for: who does not come is gone, or waits anew when it comes. Returns who is offered the
-    /// hosts now, by namespace and machine.
-    pub fn expire(&mut self, now: Instant) -> Vec<(String, String)> {
-        let mut offered = Vec::new();
-        for (namespace, space) in &mut self.namespaces {
-            let late: Vec<_> = space.holds.extract_if(|_, hold| hold.until <= now).collect();
-            for (name, hold) in late {
-                if hold.offered {
-                    space.leave(&hold.machine);
-                }
-                offered.extend(space.offer(&name, None, now).map(|it| (namespace.clone(), it)));
-            }
-        }
-        offered
+    /// The pass of a machine has ended. Returns the machines that are called to what was held back for it, and those that have
+    /// to look again because this one waits before them.
+    pub fn settle(&mut self, namespace: &str, machine: &str) -> Vec<String> {
+        self.namespaces.get_mut(namespace).map(|it| it.settle(machine)).unwrap_or_default()
     }
 
     /// Lets a machine wait, first come first served. True if there is something for it already, or not any more what it was
     /// to wait for: look again.
-    pub fn wait(&mut self, wish: Wish, wants: Wants, now: Instant) -> bool {
+    pub fn wait(&mut self, wish: Wish, wants: Wants) -> bool {
         let space = self.namespaces.entry(wish.namespace.clone()).or_default();
-        let (machine, since) = (wish.machine.clone(), wish.since);
-        space.leave(&machine);
-        space.since.insert(machine.clone(), since);
-        let waiter = Waiter { wish, wants };
-        let found = space.first_for(&waiter, now);
-        let in_vain = wants == Wants::Kept && !space.has_its_turn(&waiter.wish, now);
-        space.waiters.insert((since, machine.clone()), waiter);
-        let is_found = found.is_some();
-        if let Some(host) = found {
-            space.hold(host, &machine, true, now);
+        let (machine, since, waiter) = (wish.machine.clone(), wish.since, Waiter { wish, wants });
+        let is_in_vain = wants == Wants::Kept && !space.has_its_turn(&waiter.wish);
+        if is_in_vain || space.has_for(&waiter) {
+            return true;
         }
-        is_found || in_vain
+        space.since.insert(machine.clone(), since);
+        space.waiters.insert((since, machine), waiter);
+        false
     }
 
     /// The machine does not wait any more.
@@ -340,21 +295,14 @@ impl Index {
         }
     }
 
-    /// The machine is gone. Returns those that are offered what was held back for it, and who is next at what it waited for.
-    pub fn gone(
-        &mut self,
-        namespace: &str,
-        machine: &str,
-        since: Timestamp,
-        now: Instant,
-    ) -> Vec<String> {
+    /// The machine is gone. Returns those that are called to what was held back for it, and who is next at what it waited for.
+    pub fn gone(&mut self, namespace: &str, machine: &str) -> Vec<String> {
         let Some(space) = self.namespaces.get_mut(namespace) else { return Vec::new() };
-        let waiter = space.leave(machine);
-        let mut concerned = self.settle(namespace, machine, since, None, now);
-        if let (Some(space), Some(waiter)) = (self.namespaces.get(namespace), waiter) {
-            concerned.extend(space.concerned_by(&waiter, now));
-        }
-        concerned
+        let waited = space.leave(machine).filter(|it| it.wants == Wants::Kept);
+        let mut called = space.settle(machine);
+        let label = waited.and_then(|it| it.label());
+        called.extend(label.and_then(|it| space.call_next(&it, None)));
+        called
     }
 
     /// How many machines wait.
@@ -427,14 +375,8 @@ impl Namespace {
         self.marked.range(from..).take_while(move |(it, _)| *it == mark).map(|(_, name)| name)
     }
 
-    fn hold(&mut self, host: Arc<str>, machine: &str, offered: bool, now: Instant) {
-        let before = self.holds.get(&host).is_some_and(|it| it.offered && it.machine == machine);
-        let (machine, offered) = (machine.to_owned(), offered || before);
-        self.holds.insert(host, Hold { machine, until: now + HOLD, offered });
-    }
-
-    fn is_held(&self, host: &str, by_others_than: &str, now: Instant) -> bool {
-        self.holds.get(host).is_some_and(|hold| hold.until > now && hold.machine != by_others_than)
+    fn is_held(&self, host: &str, by_others_than: &str) -> bool {
+        self.held.get(host).is_some_and(|machine| machine != by_others_than)
     }
 
     fn leave(&mut self, machine: &str) -> Option<Waiter> {
@@ -473,22 +415,22 @@ impl Namespace {
         long.min().map(ToString::to_string)
     }
 
-    fn pick_free(&self, wish: &Wish, chance: u64, now: Instant) -> Option<Free> {
+    fn pick_free(&self, wish: &Wish, chance: u64) -> Option<Arc<CachedHost>> {
         let equals = &wish.selector.equals;
         if let Some(domain) = &wish.failure_domain {
             let label = api_types::names::capm3::FAILURE_DOMAIN;
             let mut there = equals.clone();
             if there.insert(label.to_owned(), domain.clone()).is_none_or(|it| it == *domain)
-                && let Some(found) = self.pick(&there, wish, chance, now)
+                && let Some(found) = self.pick(&there, wish, chance)
             {
                 return Some(found);
             }
         }
-        self.pick(equals, wish, chance, now)
+        self.pick(equals, wish, chance)
     }
 
     /// A free host with these labels, those of the selector among them, that the wish accepts, beginning anywhere.
-    fn pick(&self, labels: &Labels, wish: &Wish, chance: u64, now: Instant) -> Option<Free> {
+    fn pick(&self, labels: &Labels, wish: &Wish, chance: u64) -> Option<Arc<CachedHost>> {
         let mut fewest = &self.free;
         // The label that all in there have: reading it of a host again is a long way through memory.
         let mut known = None;
@@ -506,10 +448,9 @@ impl Namespace {
                 && labels.iter().all(has)
                 && wish.selector.allows(|key| host.label(key))
                 && wish.except.as_deref() != Some(name)
-                && !self.is_held(name, &wish.machine, now)
+                && !self.is_held(name, &wish.machine)
         };
-        let found = all_from(fewest, chance).find(fits);
-        found.map(|(name, host)| (name.clone(), host.clone()))
+        all_from(fewest, chance).find(fits).map(|(_, host)| host.clone())
     }
 }
 

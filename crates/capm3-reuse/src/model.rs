@@ -12,7 +12,6 @@ use api_types::capm3::Metal3Machine;
 use api_types::metal3::BareMetalHost;
 use controller_kit::engine::{self, Class, Echoes, Error, Lookout, ObjectKey, Shared};
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use serde_json::{Map, Value};
 
@@ -303,44 +302,22 @@ pub struct HeldBack {
     index: Arc<Shared<Index>>,
     lookout: Lookout<Key>,
     machine: ObjectKey,
-    since: Timestamp,
-    taken: Shared<Option<String>>,
 }
 
 impl HeldBack {
     /// The machine waits no longer.
-    pub fn begin(
-        index: &Arc<Shared<Index>>,
-        lookout: &Lookout<Key>,
-        machine: &ObjectKey,
-        since: Timestamp,
-    ) -> Self {
+    pub fn begin(index: &Arc<Shared<Index>>, lookout: &Lookout<Key>, machine: &ObjectKey) -> Self {
         index.with(|index| index.leave(&machine.namespace, &machine.name));
-        Self {
-            index: index.clone(),
-            lookout: lookout.clone(),
-            machine: machine.clone(),
-            since,
-            taken: Shared::default(),
-        }
-    }
-
-    /// The machine has this host now.
-    pub fn took(&self, host: &str) {
-        self.taken.with(|taken| *taken = Some(host.to_owned()));
+        Self { index: index.clone(), lookout: lookout.clone(), machine: machine.clone() }
     }
 }
 
 impl Drop for HeldBack {
     fn drop(&mut self) {
         let ObjectKey { namespace, name } = &self.machine;
-        let taken = self.taken.with(Option::take);
-        let (since, now) = (self.since, Instant::now());
-        let offered =
-            self.index.with(|index| index.settle(namespace, name, since, taken.as_deref(), now));
-        for name in offered {
-            let key = ObjectKey { namespace: namespace.clone(), name };
-            self.lookout.enqueue(Key::Machine(key), Class::Normal);
+        for machine in self.index.with(|index| index.settle(namespace, name)) {
+            let key = Key::Machine(ObjectKey::new(namespace, &machine));
+            self.lookout.enqueue(key, Class::Normal);
         }
     }
 }

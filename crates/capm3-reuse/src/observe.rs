@@ -58,9 +58,9 @@ pub async fn machine(
     key: &ObjectKey,
     memory: &mut Memory,
 ) -> Result<Option<Seen>, Error> {
+    // Also one that is gone by now, or was given to another installation: a host would be held back for nobody.
+    let held_back = HeldBack::begin(&context.index, &context.lookout, key);
     let Some(machine) = context.caches.machines.get(key) else { return Ok(None) };
-    // Also one that was given to another installation waits here no longer: a host would be kept for nobody.
-    let held_back = HeldBack::begin(&context.index, &context.lookout, key, created(&machine));
     if !context.is_ours(&machine.metadata) {
         return Ok(None);
     }
@@ -281,8 +281,8 @@ impl Scope<'_> {
             && let Some(wish) = wish(seen)
         {
             // Beginning anywhere among free hosts, so that not all try the same one.
-            let (chance, now) = (backoff::random(), Instant::now());
-            seen.choice = self.context.index.with(|index| index.choose(&wish, chance, now));
+            let chance = backoff::random();
+            seen.choice = self.context.index.with(|index| index.choose(&wish, chance));
         }
         if !intends && seen.choice.kept.is_none() && seen.choice.free.is_none() {
             return Ok(());

@@ -138,9 +138,7 @@ impl<'a> Pass<'a> {
     /// The machine has a new host.
     fn claimed(&mut self, claimed: &Claimed) -> Option<Event> {
         let Claimed { host, reason, message, is_news } = claimed;
-        if let Some(held_back) = &self.seen.held_back {
-            held_back.took(host);
-        }
+        self.context.index.with(|index| index.took(self.namespace(), host));
         self.memory.has_host();
         self.memory.claimed = Some(claimed.clone());
         let born = self.machine().map(created).unwrap_or_default();
@@ -309,8 +307,7 @@ impl<'a> Pass<'a> {
     /// The machine waits its turn, if it is known for what.
     fn wait(&mut self, wants: Wants) -> Result<(), Error> {
         if let Some(wish) = wish(self.machine_seen()?) {
-            let now = Instant::now();
-            self.found = self.context.index.with(|index| index.wait(wish, wants, now));
+            self.found = self.context.index.with(|index| index.wait(wish, wants));
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The world as the controller reads it, and what it decides then.
 
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use api_types::capi::{Cluster, Machine};
 use api_types::capm3::{MachineImage, Metal3Machine, Metal3MachineSpec};
@@ -231,10 +231,9 @@ impl Hall {
                 .ok();
         let cluster = Cluster { status, ..Cluster::default() };
         let mut index_of_hosts = Index::default();
-        let now = Instant::now();
         for (number, host) in (0_u8..).zip(hosts) {
             let read = Arc::new(CachedHost::from(as_host(number, *host)));
-            index_of_hosts.update("ns", &format!("h{number}"), Some(read), now);
+            index_of_hosts.update("ns", &format!("h{number}"), Some(read));
         }
         let wish = Wish {
             namespace: "ns".to_owned(),
@@ -257,7 +256,7 @@ impl Hall {
             host: host
                 .map_or(HostSeen::None, |(it, host)| HostSeen::Here(Box::new(as_host(it, *host)))),
             live,
-            choice: index_of_hosts.choose(&wish, 0, now),
+            choice: index_of_hosts.choose(&wish, 0),
             verdict,
             ..MachineSeen::default()
         };

@@ -114,7 +114,7 @@ fn a_host_whose_reservation_is_removed_as_its_event_says_is_free() {
             freed.spec.consumer_ref = None;
         }
         let mut index = crate::index::Index::default();
-        index.update("ns", "h", Some(cached(&freed)), std::time::Instant::now());
+        index.update("ns", "h", Some(cached(&freed)));
         assert_eq!(index.counts().free, 1, "{advice}");
     }
 }
