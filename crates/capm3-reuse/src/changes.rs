@@ -171,7 +171,7 @@ impl Context {
         let now = self.caches.deployments.get(&key);
         let scaled = now.as_ref().map(|it| &it.metadata).filter(|it| self.follows_hosts(it));
         self.look_at(Key::Deployment(key.clone()), scaled);
-        let now = now.map(|it| Outline::of(OfOwner::of_workers(self.served, &it)));
+        let now = now.map(|it| Outline::of(OfOwner::seen(self.served, &it)));
         self.owner_changed(("MachineDeployment", false), &key, now);
     }
 
@@ -181,7 +181,7 @@ impl Context {
         let now = self.caches.sets.get(&key);
         let now = now.filter(|it| self.follows_hosts(&it.metadata));
         self.look_at(Key::Set(key.clone()), now.as_ref().map(|it| &it.metadata));
-        let now = now.map(|it| Outline::of(OfOwner::of_workers(self.served, &it)));
+        let now = now.map(|it| Outline::of(OfOwner::seen(self.served, &it)));
         if self.outlines.is_news("MachineSet", &key, now) {
             self.wake_scaled(&key.namespace);
         }
@@ -191,7 +191,7 @@ impl Context {
     pub fn plane_changed(&self, plane: &KubeadmControlPlane) {
         let key = ObjectKey::of(plane);
         let now = self.caches.control_planes.get(&key);
-        let now = now.map(|it| Outline::of(OfOwner::of_plane(self.served, &it)));
+        let now = now.map(|it| Outline::of(OfOwner::seen(self.served, &it)));
         self.owner_changed(("KubeadmControlPlane", true), &key, now);
     }
 

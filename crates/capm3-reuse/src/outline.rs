@@ -4,16 +4,16 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 
 use api_types::ContractVersion;
-use api_types::capi::{self, Cluster, KubeadmControlPlane, Machine, OwnerStatus, ReplicasSpec};
+use api_types::capi::{self, Cluster, Machine, OwnerStatus};
 use api_types::capm3::Metal3Machine;
 use api_types::foreign::{Foreign, ForeignKind, Unknown};
 use api_types::metal3::BareMetalHost;
 use api_types::names;
-use api_types::names::capi::{CONTROL_PLANE_GROUP, GROUP};
+use api_types::names::capi::GROUP;
 use api_types::reference::ObjectRef;
 use controller_kit::engine::{ObjectKey, Shared};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::host;
 use crate::machine::is_housed;
@@ -42,56 +42,57 @@ pub(crate) struct OfOwner {
 }
 
 impl OfOwner {
-    /// What all kinds have in common.
-    pub(crate) fn of(
-        owner: Owner,
-        metadata: &ObjectMeta,
-        replicas: Option<i32>,
-        status: Option<&OwnerStatus>,
-    ) -> Self {
-        let replicas = replicas.unwrap_or(REPLICAS);
+    /// Of one that a watch has shown.
+    pub(crate) fn seen<K>(served: Served, it: &Foreign<K>) -> Self
+    where
+        K: ForeignKind<Version = ContractVersion>,
+    {
+        let owner = named(K::GROUP, served.version_of(K::GROUP), K::KIND, &it.metadata);
+        Self::read(owner, &it.metadata, &json!({ "spec": it.spec, "status": it.status }))
+    }
+
+    /// Of any kind: one that its type could not decode is there.
+    pub(crate) fn read(owner: Owner, metadata: &ObjectMeta, data: &Value) -> Self {
+        let read = |field: &str| data[field].clone();
+        let spec: Unknown = serde_json::from_value(read("spec")).unwrap_or_default();
+        let status: OwnerStatus = serde_json::from_value(read("status")).unwrap_or_default();
+        let replicas = spec.get("replicas").and_then(Value::as_i64);
+        let replicas = replicas.and_then(|it| i32::try_from(it).ok()).unwrap_or(REPLICAS);
+        let cluster = spec.get("clusterName").and_then(Value::as_str).map(str::to_owned);
         Self {
             owner,
             metadata: decided_by(metadata),
             replicas,
-            template: None,
-            cluster: cluster_of(metadata),
-            paused: capi::is_paused(metadata),
-            rolls_out: status.is_some_and(|it| rolls_out(it, metadata.generation, replicas)),
+            template: template_in(data),
+            cluster: cluster.or_else(|| cluster_of(metadata)),
+            paused: is_paused(metadata, &spec),
+            rolls_out: rolls_out(&status, metadata.generation, replicas) && !is_halted(&spec),
             is_unwatched: false,
             unreadable: None,
         }
     }
 
-    /// Of a deployment, or of a set of machines.
-    pub(crate) fn of_workers<K>(served: Served, it: &Foreign<K>) -> Self
-    where
-        K: ForeignKind<Spec = ReplicasSpec, Status = OwnerStatus>,
-    {
-        let owner = named(GROUP, served.core, K::KIND, &it.metadata);
-        let common = Self::of(owner, &it.metadata, it.spec.replicas, it.status.as_ref());
-        Self {
-            template: Some(it.spec.infrastructure_ref().clone()),
-            cluster: Some(it.spec.cluster_name.clone()),
-            paused: is_paused(&it.metadata, &it.spec.other),
-            rolls_out: common.rolls_out && !is_halted(&it.spec.other),
-            ..common
-        }
-    }
-
-    /// Of a control plane of the kind that is watched.
-    pub(crate) fn of_plane(served: Served, it: &KubeadmControlPlane) -> Self {
-        let version = served.version_of(CONTROL_PLANE_GROUP);
-        let owner = named(CONTROL_PLANE_GROUP, version, "KubeadmControlPlane", &it.metadata);
-        let template = it.spec.infrastructure_ref().cloned();
-        Self { template, ..Self::of(owner, &it.metadata, it.spec.replicas, it.status.as_ref()) }
-    }
-
     /// An owner of which nothing is known: it is taken for one that may need its hosts.
     pub(crate) fn unknown(owner: &Owner, why: String) -> Self {
-        let common = Self::of(owner.clone(), &ObjectMeta::default(), None, None);
-        Self { paused: true, is_unwatched: true, unreadable: Some(why), ..common }
+        let empty = Self::read(owner.clone(), &ObjectMeta::default(), &Value::Null);
+        Self { paused: true, is_unwatched: true, unreadable: Some(why), ..empty }
     }
+}
+
+/// Where owners name the template that their next machine is made from: a deployment, control planes in either contract,
+/// and those of providers who have their own words for it.
+pub(crate) const PLACES: [&str; 5] = [
+    "/spec/template/spec/infrastructureRef",
+    "/spec/machineTemplate/spec/infrastructureRef",
+    "/spec/machineTemplate/infrastructureRef",
+    "/spec/machineTemplate/infrastructureTemplate",
+    "/spec/infrastructureTemplate",
+];
+
+/// The template that an owner's next machine is made from.
+pub(crate) fn template_in(owner: &Value) -> Option<ObjectRef> {
+    let found = PLACES.iter().filter_map(|place| owner.pointer(place)).find(|it| !it.is_null())?;
+    serde_json::from_value(found.clone()).ok()
 }
 
 /// Metadata without what changes with every write.
@@ -214,8 +215,6 @@ impl Outlines {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
 
     #[test]

@@ -153,22 +153,3 @@ pub struct OwnerStatus {
     #[serde(flatten)]
     pub other: Unknown,
 }
-
-impl ReplicasSpec {
-    /// The infrastructure template that the next machine is made from.
-    pub fn infrastructure_ref(&self) -> &ObjectRef {
-        &self.template.spec.infrastructure_ref
-    }
-}
-
-impl ControlPlaneSpec {
-    /// The infrastructure template that the next machine is made from, in either contract.
-    pub fn infrastructure_ref(&self) -> Option<&ObjectRef> {
-        let template = &self.machine_template;
-        template
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.infrastructure_ref.as_ref())
-            .or(template.infrastructure_ref.as_ref())
-    }
-}

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api_types::capi::{Cluster, Machine, OwnerStatus};
+use api_types::capi::{Cluster, Machine};
 use api_types::capm3::{HostSelector, Metal3Machine, Metal3MachineTemplate};
-use api_types::foreign::Unknown;
 use api_types::metal3::BareMetalHost;
 use api_types::name::is_name;
 use api_types::names;
@@ -28,7 +27,7 @@ use super::{Scope, cluster};
 use crate::host::is_of_others;
 use crate::machine::is_housed;
 use crate::model::{KeptSeen, Memory};
-use crate::outline::{OfOwner, cluster_of, is_halted, is_paused, named, owner_of_kind};
+use crate::outline::{OfOwner, PLACES, named, owner_of_kind};
 use crate::reservation::{Kept, Owner};
 use crate::seen::{OwnerSeen, Reuse, Verdict};
 use crate::selector::{Labels, Selector};
@@ -264,10 +263,10 @@ impl Scope<'_> {
         let (caches, served) = (&self.context.caches, self.context.served);
         if owner.kind == "MachineDeployment" {
             let found = caches.deployments.named(self.namespace, &owner.name)?;
-            return Some(OfOwner::of_workers(served, &found));
+            return Some(OfOwner::seen(served, &found));
         }
         let found = caches.control_planes.named(self.namespace, &owner.name)?;
-        Some(OfOwner::of_plane(served, &found))
+        Some(OfOwner::seen(served, &found))
     }
 
     /// The owner that CAPM3 wrote down as a label, also one that cannot be decoded.
@@ -415,26 +414,6 @@ fn reuse_in(name: &str, template: &Value) -> Reuse {
     }
 }
 
-/// All of an owner of any kind that a decision depends on, as it was read: one that its type could not decode is there.
-fn as_read(owner: &Owner, live: &DynamicObject) -> OfOwner {
-    let read = |field: &str| live.data[field].clone();
-    let status: OwnerStatus = serde_json::from_value(read("status")).unwrap_or_default();
-    let spec: Unknown = serde_json::from_value(read("spec")).unwrap_or_default();
-    let replicas = spec.get("replicas").and_then(Value::as_i64);
-    let replicas = replicas.and_then(|it| i32::try_from(it).ok());
-    let cluster = spec.get("clusterName").and_then(Value::as_str).map(str::to_owned);
-    let owner = Owner { uid: live.uid().unwrap_or_default(), ..owner.clone() };
-    let common = OfOwner::of(owner, &live.metadata, replicas, Some(&status));
-    OfOwner {
-        template: template_in(&live.data),
-        cluster: cluster.or_else(|| cluster_of(&live.metadata)),
-        paused: is_paused(&live.metadata, &spec),
-        rolls_out: common.rolls_out && !is_halted(&spec),
-        is_unwatched: true,
-        ..common
-    }
-}
-
 /// Whether this is the very owner, and not a later one of its name.
 fn is_it(live: &OfOwner, owner: &Owner) -> bool {
     owner.uid.is_empty() || live.owner.uid == owner.uid
@@ -449,7 +428,10 @@ fn as_found(
 ) -> kube::Result<Option<OfOwner>> {
     let (kind, name, group) = (&owner.kind, &owner.name, owner.group());
     match answer {
-        Ok(live) => Ok(live.map(|it| as_read(owner, &it))),
+        Ok(live) => Ok(live.map(|it| {
+            let owner = Owner { uid: it.uid().unwrap_or_default(), ..owner.clone() };
+            OfOwner { is_unwatched: true, ..OfOwner::read(owner, &it.metadata, &it.data) }
+        })),
         Err(kube::Error::Api(status)) if status.is_forbidden() && !is_watched => {
             let why = format!(
                 "{kind} {name} may not be read: allow get on {plural} of {group} to this account"
@@ -486,22 +468,6 @@ async fn first_served<F: Future<Output = kube::Result<APIResourceList>>>(
         }
     }
     Ok(None)
-}
-
-/// Where owners name the template that their next machine is made from: a deployment, control planes in either contract,
-/// and those of providers who have their own words for it.
-const PLACES: [&str; 5] = [
-    "/spec/template/spec/infrastructureRef",
-    "/spec/machineTemplate/spec/infrastructureRef",
-    "/spec/machineTemplate/infrastructureRef",
-    "/spec/machineTemplate/infrastructureTemplate",
-    "/spec/infrastructureTemplate",
-];
-
-/// The template that an owner's next machine is made from.
-fn template_in(owner: &Value) -> Option<ObjectRef> {
-    let found = PLACES.iter().filter_map(|place| owner.pointer(place)).find(|it| !it.is_null())?;
-    serde_json::from_value(found.clone()).ok()
 }
 
 /// What is said where no template was found. An owner whose kind is watched says it where it is looked for.

@@ -78,10 +78,10 @@ impl Scope<'_> {
         let name = &key.object().name;
         let (workers, version) = if matches!(key, Key::Set(_)) {
             let found = caches.sets.named(self.namespace, name)?;
-            (OfOwner::of_workers(served, &found), found.resource_version())
+            (OfOwner::seen(served, &found), found.resource_version())
         } else {
             let found = caches.deployments.named(self.namespace, name)?;
-            (OfOwner::of_workers(served, &found), found.resource_version())
+            (OfOwner::seen(served, &found), found.resource_version())
         };
         Some((workers, version.unwrap_or_default()))
     }

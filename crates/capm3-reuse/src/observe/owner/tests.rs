@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use api_types::capi::{MachineDeployment, MachineDeploymentKind};
+use api_types::capi::{KubeadmControlPlane, MachineDeployment, OwnerStatus};
 use controller_kit::unread::Broken;
 use k8s_openapi::api::core::v1::ObjectReference;
 
@@ -10,7 +10,7 @@ use super::*;
 use crate::context::tests::{VERSION, no_caches, nowhere, store};
 use crate::context::{Caches, Context};
 use crate::decide::tests::{host, owner, with};
-use crate::outline::{cluster_of, is_halted, is_paused, rolls_out};
+use crate::outline::{cluster_of, is_halted, is_paused, rolls_out, template_in};
 use crate::served::Served;
 use api_types::ContractVersion;
 
@@ -296,13 +296,13 @@ fn what_an_owner_counts_matters_to_no_kept_host_and_whether_it_rolls_out_does() 
         it
     };
     let deployment = |more: &Value| {
-        OfOwner::of_workers::<MachineDeploymentKind>(
-            served,
-            &serde_json::from_value(like(more)).unwrap(),
-        )
+        let it: MachineDeployment = serde_json::from_value(like(more)).unwrap();
+        OfOwner::seen(served, &it)
     };
-    let plane =
-        |more: &Value| OfOwner::of_plane(served, &serde_json::from_value(like(more)).unwrap());
+    let plane = |more: &Value| {
+        let it: KubeadmControlPlane = serde_json::from_value(like(more)).unwrap();
+        OfOwner::seen(served, &it)
+    };
     for (more, matters) in [
         (json!({"metadata": {"resourceVersion": "2"}, "status": {"replicas": 4}}), false),
         (json!({"status": {"conditions": [{"type": "Available", "status": "True"}]}}), false),
@@ -358,16 +358,18 @@ fn an_owner_is_the_same_whether_it_is_decoded_or_read_live() {
         });
         let it = json!({"metadata": metadata, "spec": spec, "status": {"upToDateReplicas": 2}});
         let decoded = if kind == "MachineDeployment" {
-            let typed = serde_json::from_value(it.clone()).unwrap();
-            OfOwner::of_workers::<MachineDeploymentKind>(served, &typed)
+            let typed: MachineDeployment = serde_json::from_value(it.clone()).unwrap();
+            OfOwner::seen(served, &typed)
         } else {
-            OfOwner::of_plane(served, &serde_json::from_value(it.clone()).unwrap())
+            let typed: KubeadmControlPlane = serde_json::from_value(it.clone()).unwrap();
+            OfOwner::seen(served, &typed)
         };
         let mut live = it;
         live["apiVersion"] = json!("g/v");
         live["kind"] = json!(kind);
         let live: DynamicObject = serde_json::from_value(live).unwrap();
-        let read = as_read(&Owner { uid: String::new(), ..decoded.owner.clone() }, &live);
+        let named = Owner { uid: String::new(), ..decoded.owner.clone() };
+        let read = as_found(&named, true, "x", Ok(Some(live))).unwrap().unwrap();
         assert_eq!(OfOwner { is_unwatched: false, ..read }, decoded, "{spec}");
     }
 }
