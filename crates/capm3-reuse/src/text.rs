@@ -141,27 +141,20 @@ fn wanted_labels(selector: &HostSelector) -> String {
 }
 
 /// A host that is kept for the machine's owner and no good, or for another machine, if one is known.
-pub(crate) fn unfit(choice: &Choice) -> String {
+pub(crate) fn unfit(choice: &Choice, owner: &Owner) -> String {
     match (&choice.on_its_way, &choice.unfit) {
-        (Some(host), _) => {
-            format!("; host {host} is kept for it and will be ready, but others wait before it")
-        }
-        (None, Some((host, why))) => format!("; host {host} is kept for it but {why}"),
+        (Some(host), _) => format!(
+            "; host {host} is kept for {owner} and will be ready, but other machines wait before this one"
+        ),
+        (None, Some((host, why))) => format!("; host {host} is kept for {owner} but {why}"),
         (None, None) => String::new(),
     }
 }
 
 /// Why a machine whose owner may have hosts kept got a free one, after the name of that.
 pub(crate) fn why_free(choice: &Choice, owner: &Owner) -> String {
-    match (&choice.on_its_way, &choice.unfit) {
-        (Some(host), _) => {
-            format!(": for host {host}, which is kept for {owner}, other machines wait before it")
-        }
-        (None, Some((host, why))) => {
-            format!(": no host that is kept for {owner} will do: host {host} {why}")
-        }
-        (None, None) => format!(": none is kept for {owner}"),
-    }
+    let unfit = unfit(choice, owner);
+    if unfit.is_empty() { format!("; none is kept for {owner}") } else { unfit }
 }
 
 pub(crate) fn not_to_be_had(host: &str) -> String {

@@ -143,7 +143,7 @@ fn is_strict(case: &Case<'_>) -> bool {
 
 /// A host that is kept for its owner and that it cannot have, if it may have one.
 fn unfit(seen: &MachineSeen) -> String {
-    seen.keeps_for().map_or_else(String::new, |_| text::unfit(&seen.choice))
+    seen.keeps_for().map_or_else(String::new, |owner| text::unfit(&seen.choice, owner))
 }
 
 fn waits(case: &Case<'_>, reason: Reason, text: &str, wants: Wants) -> Decision {

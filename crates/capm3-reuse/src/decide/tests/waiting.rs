@@ -124,7 +124,7 @@ fn why_a_free_host_was_taken_is_in_the_condition_and_an_event_and_stays_there() 
     seen.choice.free = Some(cached(&host("h", "available")));
     seen.choice.unfit = Some(("sick".to_owned(), "is marked as unhealthy"));
     let decision = decided(&seen);
-    let why = "Host h: no host that is kept for MachineDeployment md will do: host sick is marked as unhealthy";
+    let why = "Host h; host sick is kept for MachineDeployment md but is marked as unhealthy";
     assert_eq!((decision.reason, decision.news()), (Reason::HostClaimed, true));
     assert_eq!(told(&decision, CONDITION_ASSOCIATED), ("True".to_owned(), why.to_owned()));
     assert_eq!(decision.message(), why);
@@ -239,7 +239,7 @@ fn a_machine_waits_for_a_kept_host_only_in_its_turn_and_strictly_whenever_there_
     seen.choice.free = None;
     let waits = decided(&seen);
     assert_eq!((waits.reason, waits.wants()), (Reason::NoHostAvailable, Some(Wants::Any)));
-    assert!(waits.message().contains("others wait before it"), "{}", waits.message());
+    assert!(waits.message().contains("other machines wait before this one"), "{}", waits.message());
 }
 
 #[test]
