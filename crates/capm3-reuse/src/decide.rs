@@ -76,7 +76,7 @@ const MACHINES: [Rule<AboutMachine>; 26] = rule_book![
     obtain::await_cache: "Until the cache shows the passing trouble of a reserved host, nothing says that the machine is to wait for it.",
     obtain::has_none_kept: "A strict machine gets no free host.",
     obtain::take_free: "Any host that will do.",
-    obtain::names_too_long: "There would be one, but for its name. What is left is that none is free.",
+    obtain::names_too_long: "A machine with so long a name needs a host with a short one. What is left is that none is free.",
 ];
 
 /// While any of these has something to say no time counts: see [`is_settled`].

@@ -59,8 +59,6 @@ pub struct Choice {
     pub unfit: Option<(String, &'static str)>,
     /// A free host that is ready.
     pub free: Option<Arc<CachedHost>>,
-    /// A free host that would do if its name were shorter; only where there is no other.
-    pub too_long: Option<String>,
     /// A host that would be free but for CAPM3's label, which keeps it; only where there is no other.
     pub labelled: Option<String>,
 }
@@ -247,9 +245,6 @@ impl Index {
         };
         let mut choice = space.choose_kept(wish);
         choice.free = space.pick_free(wish, chance);
-        if choice.free.is_none() {
-            choice.too_long = space.too_long_for(wish);
-        }
         if choice.kept.is_none() && choice.free.is_none() {
             choice.labelled = space.labelled_for(wish);
         }
@@ -400,19 +395,6 @@ impl Namespace {
             })
         };
         self.marked(Mark::Labelled).find(would_do).map(ToString::to_string)
-    }
-
-    /// A free host that would do if its name were shorter. Of several it is always the same, whoever is offered which of them
-    /// meanwhile: it is told, and what is told anew each time wakes who tells it.
-    fn too_long_for(&self, wish: &Wish) -> Option<String> {
-        wish.name_bytes?;
-        let would_do = |(name, host): &(&Arc<str>, &Arc<CachedHost>)| {
-            !wish.takes_name(name)
-                && wish.selector.matches(host.metadata.labels.as_ref())
-                && wish.except.as_deref() != Some(name)
-        };
-        let long = all_from(&self.free, 0).filter(would_do).map(|(name, _)| name);
-        long.min().map(ToString::to_string)
     }
 
     fn pick_free(&self, wish: &Wish, chance: u64) -> Option<Arc<CachedHost>> {

@@ -17,6 +17,9 @@ use crate::status;
 /// What the CRD accepts as a provider ID, in bytes.
 pub const PROVIDER_ID: usize = 512;
 
+/// What the API server accepts as the name of an object, in bytes.
+const OBJECT_NAME: usize = 253;
+
 /// The host that it has written down that it gives up.
 pub fn given_up(machine: &Metal3Machine) -> Option<&str> {
     machine.annotation(names::ferrite::GIVES_UP_HOST)
@@ -76,7 +79,8 @@ pub fn provider_id(machine: &Metal3Machine, host: &str) -> String {
     format!("metal3://{namespace}/{host}/{name}")
 }
 
-/// How long the name of a machine's host may be.
-pub fn host_name_bytes(machine: &Metal3Machine) -> usize {
-    PROVIDER_ID.saturating_sub(provider_id(machine, "").len())
+/// How long the name of a machine's host may be, where that is less than the name of any object may have.
+pub fn host_name_bytes(machine: &Metal3Machine) -> Option<usize> {
+    let left = PROVIDER_ID.saturating_sub(provider_id(machine, "").len());
+    (left < OBJECT_NAME).then_some(left)
 }

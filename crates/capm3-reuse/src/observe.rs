@@ -437,8 +437,7 @@ pub fn wish(seen: &MachineSeen) -> Option<Wish> {
         except: given_up(machine)
             .or(machine.host_name().filter(|name| seen.refused.as_deref() == Some(*name)))
             .map(str::to_owned),
-        // No name of an object is longer than this.
-        name_bytes: Some(host_name_bytes(machine)).filter(|bytes| *bytes < 253),
+        name_bytes: host_name_bytes(machine),
         since: created(machine),
     })
 }

@@ -100,9 +100,9 @@ pub(crate) fn none_kept(owner: &Owner, unfit: &str) -> String {
     )
 }
 
-pub(crate) fn name_too_long(host: &str, id: &str, most: usize, unfit: &str) -> String {
+pub(crate) fn name_too_long(most: usize, unfit: &str) -> String {
     format!(
-        "Host {host} would do, but the provider ID {id} would have more than {most} bytes{unfit}: use shorter names, or add a host with a shorter one"
+        "No free host with a name of at most {most} bytes matches, and with a longer one the provider ID would be too long{unfit}: use shorter names, or add a host with a shorter one"
     )
 }
 

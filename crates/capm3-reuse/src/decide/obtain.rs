@@ -14,7 +14,7 @@ use super::entry::{self, Lack};
 use super::{Case, RESYNC, is_known, not_paused, reported, told, with_report};
 use crate::index::Wants;
 use crate::machine::{
-    PROVIDER_ID, given_up, intended, is_held, is_same, provider_id, was_associated,
+    PROVIDER_ID, given_up, host_name_bytes, intended, is_held, is_same, provider_id, was_associated,
 };
 use crate::model::{Claimed, Decision, MachineSeen, Write};
 use crate::reason::Reason;
@@ -103,9 +103,7 @@ pub(super) fn take_free(case: &Case<'_>) -> Option<Decision> {
 }
 
 pub(super) fn names_too_long(case: &Case<'_>) -> Option<Decision> {
-    let host = case.seen.choice.too_long.as_ref()?;
-    let id = provider_id(case.machine, host);
-    let text = text::name_too_long(host, &id, PROVIDER_ID, &unfit(case.seen));
+    let text = text::name_too_long(host_name_bytes(case.machine)?, &unfit(case.seen));
     Some(waits(case, Reason::NameTooLong, &text, Wants::Any))
 }
 

@@ -233,16 +233,14 @@ fn what_is_kept_for_another_owner_or_used_by_others_is_not_there() {
 }
 
 #[test]
-fn a_host_whose_name_is_too_long_is_passed_over_and_named_only_if_there_is_no_other() {
+fn a_host_whose_name_is_too_long_is_passed_over_and_named_only_if_it_is_kept() {
     let wish = Wish { name_bytes: Some(4), owner: None, ..wish() };
     let mut both = index(&[host("long-name", "available"), host("h", "available")]);
     for chance in chances() {
-        let choice = both.choose(&wish, chance);
-        assert_eq!((name(choice.free.as_ref()), choice.too_long), (Some("h"), None));
+        assert_eq!(name(both.choose(&wish, chance).free.as_ref()), Some("h"));
     }
     let mut alone = index(&[host("long-name", "available")]);
-    let choice = alone.choose(&wish, 0);
-    assert_eq!((choice.free.is_none(), choice.too_long.as_deref()), (true, Some("long-name")));
+    assert!(alone.choose(&wish, 0).free.is_none());
     // Who waits is not woken for it either, again and again.
     assert!(!alone.wait(wish, Wants::Any));
     let again = cached(&host("long-name", "available"));
@@ -251,30 +249,6 @@ fn a_host_whose_name_is_too_long_is_passed_over_and_named_only_if_there_is_no_ot
     let wish = Wish { name_bytes: Some(4), ..self::wish() };
     let choice = index(&[kept_one]).choose(&wish, 0);
     assert_eq!(kept(&choice), (None, None, Some("long-name")));
-}
-
-#[test]
-fn of_several_hosts_whose_names_are_too_long_it_is_always_the_same_that_is_named() {
-    let wish = Wish { name_bytes: Some(4), ..wish() };
-    let long = ["long-a", "long-b", "long-c"].map(|name| host(name, "available"));
-    let [a, b, c] = long.clone();
-    for hosts in [[a.clone(), b.clone(), c.clone()], [c, a, b]] {
-        for chance in chances() {
-            let mut all = index(&hosts);
-            assert_eq!(all.choose(&wish, chance).too_long.as_deref(), Some("long-a"));
-            // One with a shorter name may be held back for another just now.
-            let other = Wish { machine: "n".to_owned(), ..self::wish() };
-            assert!(all.choose(&other, chance).free.is_some());
-            assert_eq!(all.choose(&wish, chance).too_long.as_deref(), Some("long-a"));
-        }
-    }
-    let mut held = index(&[host("h", "available")]);
-    assert!(held.choose(&Wish { machine: "n".to_owned(), ..self::wish() }, 0).free.is_some());
-    assert_eq!(held.choose(&wish, 0).too_long, None);
-    // And only one that would do.
-    let mut elsewhere = wish;
-    elsewhere.selector.equals = [("rack".to_owned(), "b".to_owned())].into();
-    assert_eq!(index(&long).choose(&elsewhere, 0).too_long, None);
 }
 
 fn watched_by(value: &str) -> Value {
@@ -298,8 +272,6 @@ fn a_free_host_with_the_watch_label_of_others_is_neither_chosen_nor_offered_nor_
         assert_eq!(all.counts(), Counts { free, excluded, ..Counts::default() }, "{label}");
         let choice = all.choose(&wish(), 0);
         assert_eq!((choice.free.is_some(), choice.labelled), (ours, None), "{filter:?} {label}");
-        let short = Wish { name_bytes: Some(0), ..wish() };
-        assert_eq!(all.choose(&short, 0).too_long.is_some(), ours, "{filter:?} {label}");
         // Who waits is not woken for it.
         let mut all = index_of(filter, &[]);
         assert!(!all.wait(wish(), Wants::Any));
