@@ -189,9 +189,11 @@ impl Scope<'_> {
 
     /// The host that the machine has, or else the one that it names or gives up.
     fn named_host(&self, machine: &Metal3Machine) -> HostSeen {
-        let named = host_name(machine)
-            .map(|name| (self.context.caches.hosts.named(self.namespace, &name), name));
-        own_or_named(machine, named, self.own_hosts(machine))
+        let named = host_name(machine).map_or(HostSeen::None, |name| {
+            let found = self.context.caches.hosts.named(self.namespace, &name);
+            HostSeen::of(&name, found.map(|it| (**it).clone()))
+        });
+        own_or_named(machine, named, &self.own_hosts(machine))
     }
 
     /// The hosts that name the machine, as far as was seen.
@@ -232,8 +234,7 @@ impl Scope<'_> {
 
     async fn live_named(&self, name: Option<&str>) -> Result<HostSeen, Error> {
         let Some(name) = name else { return Ok(HostSeen::None) };
-        let host = self.live_host(name).await?;
-        Ok(host.map_or_else(|| HostSeen::Gone(name.to_owned()), |it| HostSeen::Here(Box::new(it))))
+        Ok(HostSeen::of(name, self.live_host(name).await?))
     }
 
     /// Secrets.
@@ -244,10 +245,8 @@ impl Scope<'_> {
     /// The Machine behind it.
     pub fn parent(&self, machine: &Metal3Machine) -> Parent {
         let Some(name) = owner_of_kind(&machine.metadata, "Machine") else { return Parent::None };
-        match self.context.caches.parents.named(self.namespace, name) {
-            Some(parent) => Parent::Here(Box::new((*parent).clone())),
-            None => Parent::Gone(name.to_owned()),
-        }
+        let found = self.context.caches.parents.named(self.namespace, name);
+        Parent::of(name, found.map(|it| (*it).clone()))
     }
 
     /// Whether the template that a machine was cloned from asks for reuse.
@@ -341,20 +340,12 @@ fn cluster_name(seen: &MachineSeen) -> Option<&str> {
 }
 
 /// What a machine names is only a word, which anybody may change; a host that names the machine is the machine's.
-fn own_or_named(
-    machine: &Metal3Machine,
-    named: Option<(Option<Arc<CachedHost>>, String)>,
-    own: Vec<Arc<CachedHost>>,
-) -> HostSeen {
-    let here = |host: &CachedHost| HostSeen::Here(Box::new((**host).clone()));
-    let is_its = |host: &Arc<CachedHost>| host::is_of(host, machine);
-    match (named, own.into_iter().find(is_its)) {
-        (Some((Some(host), _)), _) if is_its(&host) => here(&host),
-        (_, Some(own)) => here(&own),
-        (Some((Some(host), _)), None) => here(&host),
-        (Some((None, name)), None) => HostSeen::Gone(name),
-        (None, None) => HostSeen::None,
+fn own_or_named(machine: &Metal3Machine, named: HostSeen, own: &[Arc<CachedHost>]) -> HostSeen {
+    if named.here().is_some_and(|host| host::is_of(host, machine)) {
+        return named;
     }
+    let own = own.iter().find(|host| host::is_of(host, machine));
+    own.map_or(named, |host| HostSeen::Here(Box::new((***host).clone())))
 }
 
 /// A host that names the machine beside the one that was seen.

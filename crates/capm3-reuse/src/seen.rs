@@ -34,6 +34,11 @@ pub type Parent = Named<Machine>;
 pub type HostSeen = Named<BareMetalHost>;
 
 impl<T: Resource> Named<T> {
+    /// What was found under this name.
+    pub fn of(name: &str, found: Option<T>) -> Self {
+        found.map_or_else(|| Self::Gone(name.to_owned()), |it| Self::Here(Box::new(it)))
+    }
+
     /// The object, if it is there.
     pub fn here(&self) -> Option<&T> {
         match self {

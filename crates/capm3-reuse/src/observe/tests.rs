@@ -13,32 +13,33 @@ fn a_machine_has_the_host_that_names_it_whatever_its_annotation_says() {
     let own = cached(&with(&host("own", "provisioning"), &consumer("m", "m-uid")));
     let edited = cached(&host("edited", "available"));
     let other = cached(&host("o", "available"));
-    let name = || "edited".to_owned();
+    let here = |host: &Arc<CachedHost>| HostSeen::Here(Box::new((***host).clone()));
+    let gone = || HostSeen::Gone("edited".to_owned());
     let shown = |seen: HostSeen| match seen {
         HostSeen::Here(host) => host.name_any(),
         HostSeen::Gone(name) => format!("no {name}"),
         HostSeen::None => String::new(),
     };
     for (named, own, wanted) in [
-        (Some((Some(edited.clone()), name())), vec![other.clone(), own.clone()], "own"),
-        (Some((None, name())), vec![own.clone()], "own"),
-        (None, vec![own.clone()], "own"),
+        (here(&edited), vec![other.clone(), own.clone()], "own"),
+        (gone(), vec![own.clone()], "own"),
+        (HostSeen::None, vec![own.clone()], "own"),
         // What once named it and is another's by now is not its own.
-        (Some((Some(edited.clone()), name())), vec![other.clone()], "edited"),
-        (Some((Some(edited.clone()), name())), vec![], "edited"),
-        (Some((None, name())), vec![], "no edited"),
-        (None, vec![], ""),
+        (here(&edited), vec![other.clone()], "edited"),
+        (here(&edited), vec![], "edited"),
+        (gone(), vec![], "no edited"),
+        (HostSeen::None, vec![], ""),
     ] {
-        assert_eq!(shown(own_or_named(&machine, named, own)), wanted);
+        assert_eq!(shown(own_or_named(&machine, named, &own)), wanted);
     }
     // Of two that name it the other one is seen as well.
     let second = cached(&with(&host("second", ""), &consumer("m", "m-uid")));
     let all = [own.clone(), other.clone(), second];
-    let own_one = || HostSeen::Here(Box::new((**own).clone()));
+    let own_one = || here(&own);
     for (seen, all, wanted) in [
         (own_one(), &all[..], Some("second")),
         (own_one(), &all[..2], None),
-        (HostSeen::Gone(name()), &all[..], Some("own")),
+        (gone(), &all[..], Some("own")),
     ] {
         assert_eq!(another_host(&machine, &seen, all).as_deref(), wanted);
     }
