@@ -69,6 +69,11 @@ impl Owner {
         (self.group(), &self.kind, &self.name) == (other.group(), &other.kind, &other.name)
     }
 
+    /// Whether it means this very owner, and not a later one of its name. Without a uid it means whichever there is.
+    pub fn means(&self, other: &Self) -> bool {
+        self.is_named_as(other) && (self.uid.is_empty() || self.uid == other.uid)
+    }
+
     /// Its API group.
     pub fn group(&self) -> &str {
         self.api_version.split('/').next().unwrap_or_default()
@@ -154,12 +159,10 @@ impl Kept {
         }
     }
 
-    /// Whether it is this owner. A later owner of the same name is another one.
+    /// Whether it is this owner.
     pub fn is_for(&self, owner: &Owner) -> bool {
         match self {
-            Self::For(kept) => {
-                kept.is_named_as(owner) && (kept.uid.is_empty() || kept.uid == owner.uid)
-            }
+            Self::For(kept) => kept.means(owner),
             Self::ByLabel(label) => *label == owner.label(),
         }
     }

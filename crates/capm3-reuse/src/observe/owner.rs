@@ -45,7 +45,8 @@ impl Scope<'_> {
         if let Some(owner) = owner_in(&metadata) {
             return Some(owner);
         }
-        let set = set_in(&metadata).map(|it| ObjectKey::new(self.namespace, it));
+        let set = owner_of_kind(&metadata, "MachineSet");
+        let set = set.map(|it| ObjectKey::new(self.namespace, it));
         if let Some(set) = set.and_then(|it| self.context.caches.sets.metadata(&it)) {
             return owner_in(&set);
         }
@@ -80,7 +81,7 @@ impl Scope<'_> {
         cloned_from: Option<&str>,
     ) -> Result<Verdict, Error> {
         let nobody = |why: &str| Ok(Verdict::Nobody(why.to_owned()));
-        let live = self.live_owner(owner).await?.filter(|it| is_it(it, owner));
+        let live = self.live_owner(owner).await?.filter(|it| owner.means(&it.owner));
         let Some(live) = live else { return nobody("its owner is gone") };
         if let Some(why) = live.unreadable {
             let own = match cloned_from {
@@ -367,11 +368,6 @@ fn owner_in(metadata: &ObjectMeta) -> Option<Owner> {
     })
 }
 
-/// The machine set that owns an object.
-fn set_in(metadata: &ObjectMeta) -> Option<&str> {
-    owner_of_kind(metadata, "MachineSet")
-}
-
 /// The templates that say whether a host is kept, by name: each only where those before it are not there. An owner may be
 /// written before its new template is, and then the one that the machine was cloned from is the last that said it.
 fn asked_in_turn<'a>(named: Option<&'a ObjectRef>, cloned_from: Option<&'a str>) -> Vec<&'a str> {
@@ -412,11 +408,6 @@ fn reuse_in(name: &str, template: &Value) -> Reuse {
             "spec.nodeReuse of Metal3MachineTemplate {name} is {other}: set it to true or false"
         )),
     }
-}
-
-/// Whether this is the very owner, and not a later one of its name.
-fn is_it(live: &OfOwner, owner: &Owner) -> bool {
-    owner.uid.is_empty() || live.owner.uid == owner.uid
 }
 
 /// What was found. A right that the chart gives is away for a moment only, and a verdict is for good: that is no answer.
