@@ -68,18 +68,17 @@ pub(super) fn give_back(case: &Case<'_>) -> Option<Decision> {
         return Some(Decision { writes, ..Decision::rest(Reason::Releasing) });
     }
     let pending = reservation::pending(host);
-    let unsaid = match &seen.verdict {
-        Verdict::Unanswered(why) => Some((Reason::OwnerUnanswered, why)),
-        Verdict::Unreadable(why) => Some((Reason::OwnerUnreadable, why)),
-        Verdict::Unasked | Verdict::Nobody(_) | Verdict::For { .. } => None,
+    let verdict = match (&pending, &seen.verdict) {
+        (Some(written), _) => written.clone(),
+        (None, Verdict::For { owner, .. }) => Some(owner.clone()),
+        (None, Verdict::Unasked | Verdict::Nobody(_)) => None,
+        (None, Verdict::Unanswered(why)) => {
+            return Some(unanswered(case, host, Reason::OwnerUnanswered, why));
+        }
+        (None, Verdict::Unreadable(why)) => {
+            return Some(unanswered(case, host, Reason::OwnerUnreadable, why));
+        }
     };
-    if let (None, Some((reason, why))) = (&pending, unsaid) {
-        return Some(unanswered(seen, reason, &text::unanswered(&name, why), case.now));
-    }
-    let verdict = pending.clone().unwrap_or_else(|| match &seen.verdict {
-        Verdict::For { owner, .. } => Some(owner.clone()),
-        _ => None,
-    });
     let fields = ours(seen, host);
     let cleared = is_empty(seen, host, pending.is_some());
     if pending.is_none() && (!fields.is_empty() || !cleared) {
@@ -157,11 +156,11 @@ fn waits(seen: &MachineSeen, host: &BareMetalHost, now: Timestamp) -> Decision {
 
 /// A verdict is for good, so without an answer there is none, and everything stays as it is. That is said once: the text of
 /// an error may be another each time.
-fn unanswered(seen: &MachineSeen, reason: Reason, message: &str, now: Timestamp) -> Decision {
-    let is_news = !says(seen, reason);
-    let ready = is_news.then(|| Said::no(reason, message));
-    let writes = reported(seen, ready, now).into_iter().collect();
-    let events = is_news.then(|| on_machine(reason, message)).into_iter().collect();
+fn unanswered(case: &Case<'_>, host: &BareMetalHost, reason: Reason, why: &str) -> Decision {
+    let (message, is_news) = (text::unanswered(&host.name_any(), why), !says(case.seen, reason));
+    let ready = is_news.then(|| Said::no(reason, &message));
+    let writes = reported(case.seen, ready, case.now).into_iter().collect();
+    let events = is_news.then(|| on_machine(reason, &message)).into_iter().collect();
     Decision { writes, events, next: Next::After(ASK), ..Decision::rest(reason) }
 }
 
