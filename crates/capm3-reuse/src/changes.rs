@@ -2,11 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use api_types::capi::{Cluster, KubeadmControlPlane, Machine, MachineDeployment, MachineSet};
+use api_types::ContractVersion;
+use api_types::capi::{Cluster, Machine};
 use api_types::capm3::{Metal3Data, Metal3DataClaim, Metal3Machine, Metal3MachineTemplate};
+use api_types::foreign::{Foreign, ForeignKind};
 use api_types::metal3::{BareMetalHost, CachedHost};
 use api_types::names;
+use api_types::names::capi::CONTROL_PLANE_GROUP;
+use controller_kit::cache::Cache;
 use controller_kit::engine::{Class, Controller as _, ObjectKey};
+use controller_kit::watch::Watchable;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 
@@ -165,45 +170,28 @@ impl Context {
         self.wake_machines(&ObjectKey::of(data).namespace, claim);
     }
 
-    /// A deployment appeared, changed or went.
-    pub fn deployment_changed(&self, deployment: &MachineDeployment) {
-        let key = ObjectKey::of(deployment);
-        let now = self.caches.deployments.get(&key);
-        let scaled = now.as_ref().map(|it| &it.metadata).filter(|it| self.follows_hosts(it));
-        self.look_at(Key::Deployment(key.clone()), scaled);
-        let now = now.map(|it| Outline::of(OfOwner::seen(self.served, &it)));
-        self.owner_changed(("MachineDeployment", false), &key, now);
-    }
-
-    /// A set of machines appeared, changed or went. It leads from a machine to its deployment, unless none owns it.
-    pub fn set_changed(&self, set: &MachineSet) {
-        let key = ObjectKey::of(set);
-        let now = self.caches.sets.get(&key);
-        let now = now.filter(|it| self.follows_hosts(&it.metadata));
-        self.look_at(Key::Set(key.clone()), now.as_ref().map(|it| &it.metadata));
-        let now = now.map(|it| Outline::of(OfOwner::seen(self.served, &it)));
-        if self.outlines.is_news("MachineSet", &key, now) {
-            self.wake_scaled(&key.namespace);
-        }
-    }
-
-    /// A kubeadm control plane appeared, changed or went.
-    pub fn plane_changed(&self, plane: &KubeadmControlPlane) {
-        let key = ObjectKey::of(plane);
-        let now = self.caches.control_planes.get(&key);
-        let now = now.map(|it| Outline::of(OfOwner::seen(self.served, &it)));
-        self.owner_changed(("KubeadmControlPlane", true), &key, now);
-    }
-
-    fn owner_changed(
+    /// An owner of machines appeared, changed or went, or a set of machines, which leads from a machine to its deployment unless
+    /// none owns it. With `key`, its replicas may follow hosts.
+    pub fn owner_changed<K>(
         &self,
-        (kind, is_plane): (&'static str, bool),
-        key: &ObjectKey,
-        now: Option<Outline>,
-    ) {
-        if self.outlines.is_news(kind, key, now) {
-            self.wake_kept(&key.namespace, Some(&label_of(is_plane, &key.name)));
-            self.wake_scaled(&key.namespace);
+        cache: &Cache<Foreign<K>>,
+        owner: &Foreign<K>,
+        key: Option<fn(ObjectKey) -> Key>,
+    ) where
+        K: ForeignKind<Version = ContractVersion>,
+        Foreign<K>: Watchable,
+    {
+        let object = ObjectKey::of(owner);
+        let now = cache.get(&object);
+        if let Some(key) = key {
+            let scaled = now.as_ref().map(|it| &it.metadata).filter(|it| self.follows_hosts(it));
+            self.look_at(key(object.clone()), scaled);
+        }
+        let now = now.map(|it| Outline::of(OfOwner::seen(self.served, &it)));
+        if self.outlines.is_news(K::KIND, &object, now) {
+            let label = label_of(K::GROUP == CONTROL_PLANE_GROUP, &object.name);
+            self.wake_kept(&object.namespace, Some(&label));
+            self.wake_scaled(&object.namespace);
         }
     }
 

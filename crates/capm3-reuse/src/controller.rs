@@ -83,6 +83,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
         kit: kit.clone(),
         policy,
     };
+    let caches = &context.caches;
     let watching = Box::pin(async {
         tokio::select! {
             () = watch::feed(hosts.changes, |it| context.host_changed(it)) => {}
@@ -90,9 +91,11 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
             () = watch::feed(templates.changes, |it| context.template_changed(it)) => {}
             () = watch::feed(machines.changes, |it| context.machine_changed(it)) => {}
             () = watch::feed(clusters.changes, |it| context.cluster_changed(it)) => {}
-            () = watch::feed(sets.changes, |it| context.set_changed(it)) => {}
-            () = watch::feed(deployments.changes, |it| context.deployment_changed(it)) => {}
-            () = watch::feed(planes.changes, |it| context.plane_changed(it)) => {}
+            () = watch::feed(sets.changes, |it| context.owner_changed(&caches.sets, it, Some(Key::Set))) => {}
+            () = watch::feed(deployments.changes, |it| {
+                context.owner_changed(&caches.deployments, it, Some(Key::Deployment));
+            }) => {}
+            () = watch::feed(planes.changes, |it| context.owner_changed(&caches.control_planes, it, None)) => {}
             () = watch::feed(claims.changes, |it| context.claim_changed(it)) => {}
             () = watch::feed(data.changes, |it| context.data_changed(it)) => {}
             never = show(&context) => match never {},
