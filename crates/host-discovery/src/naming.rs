@@ -92,47 +92,15 @@ pub struct Template {
     suffix: String,
 }
 
-/// Why prefix and suffix make no legal name. The CRD refuses both; an object that is older than
-/// its rules may still have them.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum TemplateError {
-    /// A character that cannot stand in a name at all.
-    Character {
-        /// `prefix` or `suffix`.
-        part: &'static str,
-        /// The character.
-        found: char,
-    },
-    /// A name cannot begin or end with a hyphen.
-    Hyphen {
-        /// `prefix` or `suffix`.
-        part: &'static str,
-        /// `begin` or `end`.
-        verb: &'static str,
-    },
-    /// Nothing would fit between them.
-    TooLong(usize),
-}
-
 impl Template {
-    /// Takes prefix and suffix as the user wrote them.
-    pub fn new(prefix: &str, suffix: &str) -> Result<Self, TemplateError> {
-        for (part, text) in [("prefix", prefix), ("suffix", suffix)] {
-            if let Some(found) = text.chars().find(|c| !is_name_character(*c)) {
-                return Err(TemplateError::Character { part, found });
-            }
-        }
-        if prefix.starts_with('-') {
-            return Err(TemplateError::Hyphen { part: "prefix", verb: "begin" });
-        }
-        if suffix.ends_with('-') {
-            return Err(TemplateError::Hyphen { part: "suffix", verb: "end" });
-        }
-        let length = prefix.len() + suffix.len();
-        if length >= LONGEST {
-            return Err(TemplateError::TooLong(length));
-        }
-        Ok(Self { prefix: prefix.to_owned(), suffix: suffix.to_owned() })
+    /// Takes prefix and suffix as the user wrote them; none if no name can have them. The CRD refuses those, and says of which
+    /// part and why.
+    pub fn new(prefix: &str, suffix: &str) -> Option<Self> {
+        let is_legal = prefix.chars().chain(suffix.chars()).all(is_name_character)
+            && !prefix.starts_with('-')
+            && !suffix.ends_with('-')
+            && prefix.len() + suffix.len() < LONGEST;
+        is_legal.then(|| Self { prefix: prefix.to_owned(), suffix: suffix.to_owned() })
     }
 
     /// The name that a value makes, with a tail that distinguishes it from another one. A name that would be too long loses the

@@ -14,7 +14,7 @@ use crate::index::{Index, Known};
 use crate::inventory::{Facts, Port};
 use crate::labels;
 use crate::mac::Mac;
-use crate::naming::{Named, Template, TemplateError, choose, quotable, value};
+use crate::naming::{Named, Template, choose, quotable, value};
 use crate::node_id::NodeId;
 use crate::reason::Reason;
 use crate::selector::Selector;
@@ -49,8 +49,8 @@ pub struct Resource {
     pub strange_approvals: Vec<String>,
     /// What the user wrote. Labels that no host can have are not in it, and all labels of new hosts are in `labels`.
     pub spec: BareMetalHostDiscoverySpec,
-    /// Prefix and suffix.
-    pub template: Result<Template, TemplateError>,
+    /// Prefix and suffix; none if they make no name.
+    pub template: Option<Template>,
     /// Which machines it takes.
     pub selector: Selector,
     /// Which BMC its hosts get.
@@ -69,7 +69,7 @@ impl Resource {
         facts: &Facts,
         boot_mac: Mac,
     ) -> Result<Named, (Reason, Option<String>)> {
-        let template = self.template.as_ref().ok().filter(|_| self.makes_hosts());
+        let template = self.template.as_ref().filter(|_| self.makes_hosts());
         let template = template.ok_or((Reason::TemplateInvalid, None))?;
         let value_of = |detail| value(detail, facts, node);
         let named_by = self.spec.resource_name_template.hardware_details;
@@ -80,7 +80,7 @@ impl Resource {
     /// Whether its templates make names and addresses. A host without the BMC that its discovery wants for it would be
     /// another one than was asked for.
     pub fn makes_hosts(&self) -> bool {
-        self.template.is_ok() && self.bmc.as_ref().is_none_or(BmcPolicy::is_valid)
+        self.template.is_some() && self.bmc.as_ref().is_none_or(BmcPolicy::is_valid)
     }
 
     /// The BMC of the host of a machine.
@@ -110,12 +110,12 @@ impl Resource {
         let metadata = &given.metadata;
         let mut mistakes = Vec::new();
         let names = &spec.resource_name_template;
-        let template = Template::new(
-            names.prefix.as_deref().unwrap_or_default(),
-            names.suffix.as_deref().unwrap_or_default(),
-        );
-        if let Err(mistake) = &template {
-            mistakes.push(text::template(mistake));
+        let [prefix, suffix] = [&names.prefix, &names.suffix].map(Option::as_deref);
+        let (prefix, suffix) = (prefix.unwrap_or_default(), suffix.unwrap_or_default());
+        let template = Template::new(prefix, suffix);
+        if template.is_none() {
+            let given = format!("{prefix}<value>{suffix}");
+            mistakes.push(text::wrong("resourceNameTemplate", &given, text::NO_NAME_TEMPLATE));
         }
         let (selector, unmatchable) =
             spec.selector.as_ref().map(Selector::read).unwrap_or_default();

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::driver::NodeDriver;
 use crate::mac::Mac;
-use crate::naming::{LONGEST, ROOMY, TemplateError, Unusable, quotable};
+use crate::naming::{ROOMY, Unusable, quotable};
 use crate::node_id::NodeId;
 
 /// What the driver that a node keeps means for its host.
@@ -294,10 +294,8 @@ pub fn bmc_of_node(other: NodeId) -> String {
     format!("node {other} names the same BMC")
 }
 
-/// Prefix and suffix.
-pub fn template(error: &TemplateError) -> String {
-    format!("resourceNameTemplate.{error}")
-}
+/// Of prefix and suffix.
+pub const NO_NAME_TEMPLATE: &str = "makes no name: prefix and suffix have lower-case letters, digits and '-' alone, no '-' where the name begins or ends, and at most 62 characters together";
 
 /// The key of a label.
 pub fn label_key(field: &str, key: &str, mistake: &str) -> String {
@@ -316,25 +314,6 @@ pub const LABEL_KEY: &str = "the key of a label has at most 63 letters, digits, 
 /// What may stand before the slash in a key.
 pub const LABEL_PREFIX: &str =
     "what stands before '/' in the key of a label is a domain name in lower case";
-
-impl fmt::Display for TemplateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Character { part, found } => write!(
-                f,
-                "{part}: '{}' cannot stand in a name: use lower-case letters, digits and '-'",
-                found.escape_debug()
-            ),
-            Self::Hyphen { part, verb } => {
-                write!(f, "{part}: a name cannot {verb} with '-'")
-            }
-            Self::TooLong(length) => write!(
-                f,
-                "prefix and suffix together have {length} characters and leave no room for the value: a name has at most {LONGEST}"
-            ),
-        }
-    }
-}
 
 // Why a value names no host.
 

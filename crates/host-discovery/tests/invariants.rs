@@ -274,7 +274,7 @@ proptest! {
             prop_assert!(addresses.insert(boot_mac), "{} twice", boot_mac);
             prop_assert!(machine.ports.iter().any(|port| port.mac == boot_mac));
             prop_assert!(machine.name.is_none() && machine.enrolled);
-            prop_assert!(!resource.spec.suspend && !resource.spec.dry_run && resource.template.is_ok());
+            prop_assert!(!resource.spec.suspend && !resource.spec.dry_run && resource.template.is_some());
             *per_resource.entry(at).or_insert(0) += 1;
         }
         prop_assert!(u32::try_from(names.len()).unwrap() <= allowance);

@@ -173,7 +173,7 @@ fn approvals_are_read_with_blanks_and_in_any_case_and_others_are_told() {
 }
 
 #[test]
-fn what_the_crd_would_refuse_today_is_told_with_the_field_and_the_character() {
+fn what_the_crd_would_refuse_today_is_told_with_the_field_and_what_it_says() {
     let read = resource(
         &json!({
             "resourceNameTemplate": {"prefix": "Rack-", "hardwareDetails": "ip"},
@@ -186,7 +186,7 @@ fn what_the_crd_would_refuse_today_is_told_with_the_field_and_the_character() {
     );
     let told = read.mistakes.join("\n");
     for part in [
-        "resourceNameTemplate.prefix: 'R' cannot stand in a name",
+        "resourceNameTemplate: \"Rack-<value>\" makes no name",
         "labels: \"bad key\": ",
         "labels: bad-value: \"a b\": ",
         "hostDefaults.labels: \"-\": ",
