@@ -300,7 +300,7 @@ impl Controller for Rules {
 
     fn decide(&self, seen: &Seen, now: Now) -> Decision<Write, Pass> {
         match seen {
-            Seen::All(table) => self.context.decide_all(table, now),
+            Seen::All(table) => self.context.decide_all(table),
             Seen::Discovery(view) => {
                 discovery::decide(view, self.context.policy.status_interval, now)
             }
@@ -420,8 +420,8 @@ fn not_taken(
 }
 
 impl Context {
-    fn decide_all(&self, table: &Table, now: Now) -> Decision<Write, Pass> {
-        let plan = self.index.with(|index| decide(&table.observed(index), &self.policy, now.wall));
+    fn decide_all(&self, table: &Table) -> Decision<Write, Pass> {
+        let plan = self.index.with(|index| decide(&table.observed(index), &self.policy));
         let again = plan.again.filter(|_| table.answers());
         let reason = plan.pass(table.answers());
         let next = again.map_or(Next::OnChange, |again| Next::After(again.max(SHORTEST_WAIT)));

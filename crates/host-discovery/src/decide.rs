@@ -10,7 +10,6 @@ use std::time::Duration;
 use api_types::metal3::Approval;
 use controller_kit::engine::ObjectKey;
 use ironic::Class;
-use k8s_openapi::jiff::Timestamp;
 
 use crate::index::Known;
 use crate::inventory::{Facts, abridged};
@@ -30,8 +29,8 @@ use crate::waits::{FIRST_RETRY, READING_MAX};
 const LONGEST_NOTE: usize = 256;
 
 /// Decides about every machine.
-pub fn decide(seen: &Observed<'_>, policy: &Policy, now: Timestamp) -> HostPlan {
-    let mut taken = Taken::new(seen, policy, now);
+pub fn decide(seen: &Observed<'_>, policy: &Policy) -> HostPlan {
+    let mut taken = Taken::new(seen, policy);
     // What failed before takes its turn after all else: hosts that cannot be made must not take the place of others.
     let (last, first): (Vec<usize>, Vec<usize>) =
         (0..seen.machines.len()).partition(|at| taken.gives_way(seen.machines[*at]));
@@ -52,7 +51,6 @@ pub fn decide(seen: &Observed<'_>, policy: &Policy, now: Timestamp) -> HostPlan 
 struct Taken<'a> {
     seen: &'a Observed<'a>,
     policy: &'a Policy,
-    now: Timestamp,
     /// Resources that are there to stay, oldest first.
     oldest_first: Vec<usize>,
     allowance: u32,
@@ -79,7 +77,7 @@ struct Candidate<'a> {
 }
 
 impl<'a> Taken<'a> {
-    fn new(seen: &'a Observed<'a>, policy: &'a Policy, now: Timestamp) -> Self {
+    fn new(seen: &'a Observed<'a>, policy: &'a Policy) -> Self {
         let resources = seen.resources;
         let mut oldest_first: Vec<_> =
             (0..resources.len()).filter(|at| !resources[*at].deleting).collect();
@@ -95,7 +93,6 @@ impl<'a> Taken<'a> {
         Self {
             seen,
             policy,
-            now,
             oldest_first,
             allowance: seen.allowance,
             made: made.collect(),
@@ -312,8 +309,7 @@ impl<'a> Taken<'a> {
     /// long. An error of Ironic's ends the waiting: such a node stays as it is for ever, and each
     /// new attempt of the machine makes another one. So does an Ironic that fails each time.
     fn incomplete(&self, machine: &Machine) -> Option<Verdict> {
-        let asked: Duration =
-            self.now.duration_since(machine.first_seen).try_into().unwrap_or_default();
+        let asked = machine.known_for;
         let late = asked >= self.policy.give_up;
         let failed = machine.last_error.is_some();
         let unanswered = machine.unanswered.as_ref().map(|(class, _)| match class {

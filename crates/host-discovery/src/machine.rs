@@ -2,9 +2,9 @@
 
 use std::fmt::Debug;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use ironic::Class;
-use k8s_openapi::jiff::Timestamp;
 
 use crate::inventory::{Facts, Port};
 use crate::node_id::NodeId;
@@ -22,8 +22,9 @@ pub struct Machine {
     pub last_error: Option<String>,
     /// How Ironic failed, and its words, where it did so again and again when it was asked about it.
     pub unanswered: Option<(Class, String)>,
-    /// When it was first seen here, by the clock as it is now.
-    pub first_seen: Timestamp,
+    /// For how long it is known here, by no clock that somebody could set: one that was set ahead would end the looks at a
+    /// machine that has just come.
+    pub known_for: Duration,
     /// Ports whose address identifies.
     pub ports: Vec<Port>,
     /// Ports whose address does not.
@@ -36,8 +37,8 @@ pub struct Machine {
 
 impl Machine {
     /// A discovered node of which nothing was read yet.
-    pub fn unread(node: NodeId, first_seen: Timestamp) -> Self {
-        Self { node, enrolled: true, first_seen, ..Self::default() }
+    pub fn unread(node: NodeId) -> Self {
+        Self { node, enrolled: true, ..Self::default() }
     }
 }
 

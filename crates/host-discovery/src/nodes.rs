@@ -12,7 +12,6 @@ use std::time::Instant;
 
 use controller_kit::engine::ObjectKey;
 use ironic::Class;
-use k8s_openapi::jiff::Timestamp;
 
 use crate::hardware::HardwareDetails;
 use crate::index::Index;
@@ -159,13 +158,7 @@ impl Nodes {
 
     /// Takes a node as a list shows it, without its error. Tells of one that is a host that a discovery made, or was one,
     /// and does not bear the mark, or bears it no longer.
-    pub fn note(
-        &mut self,
-        node: &ironic::Node,
-        hosts: &Index,
-        now: Timestamp,
-        at: Instant,
-    ) -> Option<Unmarked> {
+    pub fn note(&mut self, node: &ironic::Node, hosts: &Index, at: Instant) -> Option<Unmarked> {
         let id = NodeId::parse(&node.uuid)?;
         let (marked, enrolled) = (is_marked(node), is_enrolled(node));
         let left = self.left.get(&id).filter(|_| !marked).cloned();
@@ -220,7 +213,7 @@ impl Nodes {
             return unmarked;
         }
         let machine =
-            Machine { name: node.name.clone(), enrolled, had_host, ..Machine::unread(id, now) };
+            Machine { name: node.name.clone(), enrolled, had_host, ..Machine::unread(id) };
         // What somebody registered is not read: only a new machine becomes a host.
         let look = (!registered || contested).then_some(at);
         let seen = Some(at);
@@ -231,7 +224,7 @@ impl Nodes {
 
     /// Takes nodes of which a list shows the identity alone. What they are, and whether somebody registered them, is not known
     /// before Ironic was asked for each.
-    pub fn note_unread(&mut self, ids: &[String], now: Timestamp, at: Instant) {
+    pub fn note_unread(&mut self, ids: &[String], at: Instant) {
         let round = self.round;
         for node in ids.iter().filter_map(|id| NodeId::parse(id)) {
             if let Some(settled) = self.settled.get_mut(&node) {
@@ -241,7 +234,7 @@ impl Nodes {
             } else if self.is_full() {
                 self.left_out += 1;
             } else {
-                let machine = Machine::unread(node, now);
+                let machine = Machine::unread(node);
                 let track = Track { machine, round, look: Some(at), ..Track::default() };
                 self.insert(self.next, track, at);
                 self.next += 1;
@@ -261,13 +254,11 @@ impl Nodes {
         due.into_iter().map(|(_, _, node)| node).take(most).collect()
     }
 
-    /// Says when each machine was first seen by the clock as it is now: one that was set ahead would end the looks at a machine
-    /// that has just come.
-    pub fn set_clock(&mut self, now: Timestamp, at: Instant) {
+    /// Says for how long each machine is known.
+    pub fn grow_older(&mut self, at: Instant) {
         for track in self.waiting.values_mut() {
             let known_for = track.since.map(|since| at.saturating_duration_since(since));
-            let first_seen = now.checked_sub(known_for.unwrap_or_default());
-            track.machine.first_seen = first_seen.unwrap_or(now);
+            track.machine.known_for = known_for.unwrap_or_default();
         }
     }
 
@@ -466,7 +457,7 @@ impl Nodes {
     }
 
     /// Hosts went, or lost what they were known by: their nodes are machines again, which have to be read.
-    pub fn unsettle(&mut self, gone: &HashSet<ObjectKey>, now: Timestamp, at: Instant) {
+    pub fn unsettle(&mut self, gone: &HashSet<ObjectKey>, at: Instant) {
         if gone.is_empty() {
             return;
         }
@@ -477,7 +468,7 @@ impl Nodes {
             let Some(settled) = self.settled.remove(&node) else { continue };
             // The mark may not have reached Ironic yet.
             let had_host = settled.had_host || settled.ours;
-            let machine = Machine { had_host, ..Machine::unread(node, now) };
+            let machine = Machine { had_host, ..Machine::unread(node) };
             let (round, look) = (settled.round, Some(at));
             let track = Track { machine, round, look, contested: true, ..Track::default() };
             self.insert(settled.order, track, at);

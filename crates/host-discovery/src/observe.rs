@@ -12,7 +12,6 @@ use controller_kit::engine::{self, Class as Urgency, ObjectKey, asked};
 use futures_util::future::try_join_all;
 use ironic::{Class, Client, Detail, Error, Inventory, MAX_PAGE, NodeQuery, Pager, PortQuery};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -82,7 +81,7 @@ pub async fn poll(
     while let Some(page) = next_page(&mut list).await? {
         let at = Instant::now();
         note(context, nodes, &page, at);
-        nodes.note_unread(list.unread(), Timestamp::now(), at);
+        nodes.note_unread(list.unread(), at);
         let reached = list.last_seen().map(str::to_owned);
         places.unfinished = all.then_some((began, reached));
     }
@@ -136,10 +135,9 @@ async fn is_worth_another(error: &Error, attempts: &mut u32) -> bool {
 
 /// Takes notice of nodes that Ironic showed at that moment, and has those marked that had a host.
 pub fn note(context: &Context, nodes: &mut Nodes, page: &[ironic::Node], at: Instant) {
-    let now = Timestamp::now();
     let unmarked: Vec<Unmarked> = context
         .index
-        .with(|index| page.iter().filter_map(|node| nodes.note(node, index, now, at)).collect());
+        .with(|index| page.iter().filter_map(|node| nodes.note(node, index, at)).collect());
     for it in unmarked {
         context.mark(it);
     }

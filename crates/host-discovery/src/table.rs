@@ -189,7 +189,7 @@ impl Table {
                 }
             }
         }
-        self.nodes.unsettle(&gone, Timestamp::now(), Instant::now());
+        self.nodes.unsettle(&gone, Instant::now());
         noticed
     }
 
@@ -324,7 +324,7 @@ impl Table {
             }
         }
         let now = Instant::now();
-        self.nodes.set_clock(Timestamp::now(), now);
+        self.nodes.grow_older(now);
         let (answers, reads) = (self.answers(), self.nodes.has_unread(now));
         self.caught_up |= answers && self.asked.full.is_some() && !reads;
         self.complete = self.caught_up && answers && !reads && self.has_shown_all();

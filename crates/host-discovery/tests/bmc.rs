@@ -25,7 +25,6 @@ use host_discovery::report::report;
 use host_discovery::resource::Resource;
 use host_discovery::settings::Policy;
 use ironic::{Class, Inventory};
-use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use world::{Facts, facts, host, mac, machine, node, port, resource};
@@ -67,7 +66,7 @@ fn pass(machines: &[Machine], racks: &Resource, hosts: &Index, complete: bool) -
         allowance: 9,
         complete,
     };
-    decide(&seen, &Policy::default(), Timestamp::UNIX_EPOCH)
+    decide(&seen, &Policy::default())
 }
 
 /// Why, and which BMC is shown, of each of these machines.
@@ -245,7 +244,7 @@ fn no_host_gets_a_bmc_before_every_machine_is_read() {
 /// A stranger names the BMC of a machine for which Ironic fails, and would get its credentials.
 #[test]
 fn machine_that_ironic_does_not_tell_of_holds_back_hosts_with_a_bmc() {
-    let unread = |number: u8| Machine::unread(node(number), Timestamp::UNIX_EPOCH);
+    let unread = |number: u8| Machine::unread(node(number));
     let fails = |class| {
         let failing = Machine { unanswered: Some((class, "no".to_owned())), ..unread(3) };
         (vec![unread(2), failing], true)
@@ -297,7 +296,7 @@ fn host_with_a_bmc_is_not_tried_again_before_every_machine_is_read() {
     let (mut refusals, at) = (Refusals::default(), Instant::now());
     refusals.failed(node(1), Cause::Unknown, "metal/n1: no answer", at, 0.0);
     refusals.now(at + Duration::from_secs(60), |_| true);
-    let machines = [naming(1, &["192.0.2.7"]), Machine::unread(node(2), Timestamp::UNIX_EPOCH)];
+    let machines = [naming(1, &["192.0.2.7"]), Machine::unread(node(2))];
     for (machines, tried) in [(&machines[..1], true), (&machines[..], false)] {
         let seen = Observed {
             nodes: &host_discovery::nodes::Nodes::default(),
@@ -309,7 +308,7 @@ fn host_with_a_bmc_is_not_tried_again_before_every_machine_is_read() {
             allowance: 9,
             complete: true,
         };
-        let plan = decide(&seen, &Policy::default(), Timestamp::UNIX_EPOCH);
+        let plan = decide(&seen, &Policy::default());
         assert_eq!(plan.verdicts[0].step.is_some(), tried);
     }
 }
@@ -426,12 +425,12 @@ impl Rack {
                 for number in 1..4 {
                     let id = node(number).to_string();
                     if odd.contains(&number) {
-                        self.nodes.note_unread(&[id], Timestamp::UNIX_EPOCH, self.at);
+                        self.nodes.note_unread(&[id], self.at);
                         continue;
                     }
                     let shown = json!({"uuid": id, "provision_state": "enroll"});
                     let shown = serde_json::from_value(shown).unwrap();
-                    self.nodes.note(&shown, &Index::default(), Timestamp::UNIX_EPOCH, self.at);
+                    self.nodes.note(&shown, &Index::default(), self.at);
                 }
                 self.nodes.end();
                 self.is_listed = true;

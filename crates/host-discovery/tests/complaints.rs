@@ -8,6 +8,7 @@
 mod world;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use controller_kit::engine::Reason as _;
 use host_discovery::decide::decide;
@@ -19,15 +20,15 @@ use host_discovery::resource::Resource;
 use host_discovery::settings::Policy;
 use host_discovery::sighting::Sighting;
 use ironic::Class;
-use k8s_openapi::jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};
 use world::{facts, host, mac, machine, node, resource};
 
 /// The verdict on a machine that is there for so long.
-fn after(minutes: i64, machine: &Machine, resources: &[Resource], hosts: &Index) -> Verdict {
+fn after(minutes: u64, machine: &Machine, resources: &[Resource], hosts: &Index) -> Verdict {
+    let machine = Machine { known_for: Duration::from_secs(minutes * 60), ..machine.clone() };
     let seen = Observed {
         nodes: &host_discovery::nodes::Nodes::default(),
-        machines: vec![machine],
+        machines: vec![&machine],
         resources,
         hosts,
         refused: &BTreeMap::new(),
@@ -35,8 +36,7 @@ fn after(minutes: i64, machine: &Machine, resources: &[Resource], hosts: &Index)
         allowance: 9,
         complete: true,
     };
-    let now = Timestamp::UNIX_EPOCH + minutes.minutes();
-    decide(&seen, &Policy::default(), now).verdicts.remove(0)
+    decide(&seen, &Policy::default()).verdicts.remove(0)
 }
 
 fn silent() -> Machine {

@@ -27,10 +27,6 @@ use k8s_openapi::jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};
 use world::{Facts, facts, host, mac, machine, node, port, resource, twins};
 
-fn start() -> Timestamp {
-    Timestamp::UNIX_EPOCH
-}
-
 fn pass(machines: &[Machine], resources: &[Resource], hosts: &Index, allowance: u32) -> HostPlan {
     let seen = Observed {
         nodes: &host_discovery::nodes::Nodes::default(),
@@ -42,7 +38,7 @@ fn pass(machines: &[Machine], resources: &[Resource], hosts: &Index, allowance: 
         allowance,
         complete: true,
     };
-    decide(&seen, &Policy::default(), start())
+    decide(&seen, &Policy::default())
 }
 
 fn one(machine: Machine, spec: &Value, hosts: &Index) -> Verdict {
@@ -167,7 +163,7 @@ fn a_host_that_claims_an_interface_does_not_swallow_the_machine_that_boots_by_it
     }));
     let shown = |hosts: &Index| {
         let mut nodes = Nodes::new(9);
-        nodes.note(&in_ironic(9), hosts, start(), Instant::now());
+        nodes.note(&in_ironic(9), hosts, Instant::now());
         nodes
     };
     let judged = |machine: Machine, nodes: &Nodes, hosts: &Index, approved: bool| {
@@ -183,7 +179,7 @@ fn a_host_that_claims_an_interface_does_not_swallow_the_machine_that_boots_by_it
             allowance: 9,
             complete: true,
         };
-        decide(&seen, &Policy::default(), start()).verdicts.remove(0)
+        decide(&seen, &Policy::default()).verdicts.remove(0)
     };
     for stranger in [&made, &provisioned] {
         let hosts = with(std::slice::from_ref(stranger));
@@ -203,7 +199,7 @@ fn a_host_that_claims_an_interface_does_not_swallow_the_machine_that_boots_by_it
     });
     let hosts = with(&[made, host("metal", "n1", &own)]);
     let mut nodes = shown(&hosts);
-    nodes.note(&in_ironic(1), &hosts, start(), Instant::now());
+    nodes.note(&in_ironic(1), &hosts, Instant::now());
     assert_eq!(judged(machine(1), &nodes, &hosts, false).reason, Reason::Known);
     let claims = Facts { macs: vec![mac(1, 0), mac(9, 0)], ..facts(9) };
     let machine = Machine { inventory: Reading::Facts(Box::new(claims)), ..machine(9) };
@@ -256,32 +252,34 @@ fn a_machine_without_inventory_or_ports_is_waited_for_and_then_reported() {
     without_inventory.inventory = Reading::None;
     let mut without_ports = machine(2);
     without_ports.ports.clear();
-    let machines = [without_inventory, without_ports];
     let resources = [resource("racks", &json!({"includeAllNodes": true}))];
     let hosts = Index::default();
-    let seen = Observed {
-        nodes: &host_discovery::nodes::Nodes::default(),
-        machines: machines.iter().collect(),
-        resources: &resources,
-        hosts: &hosts,
-        refused: &BTreeMap::new(),
-        answers: true,
-        allowance: 9,
-        complete: true,
+    let decided = |seconds| {
+        let known_for = Duration::from_secs(seconds);
+        let machines =
+            [&without_inventory, &without_ports].map(|it| Machine { known_for, ..it.clone() });
+        let seen = Observed {
+            nodes: &host_discovery::nodes::Nodes::default(),
+            machines: machines.iter().collect(),
+            resources: &resources,
+            hosts: &hosts,
+            refused: &BTreeMap::new(),
+            answers: true,
+            allowance: 9,
+            complete: true,
+        };
+        decide(&seen, &policy)
     };
     for (after, wait) in [(0, 1), (1, 1), (2, 2), (8, 5), (59, 5), (60, 60), (500, 60)] {
-        let found = decide(&seen, &policy, start() + i64::from(after).seconds());
+        let found = decided(after);
         let reasons: Vec<_> = found.verdicts.iter().map(|it| it.reason).collect();
         assert_eq!(reasons, [Reason::AwaitsInventory, Reason::AwaitsPorts]);
         assert_eq!(found.again, Some(Duration::from_secs(wait)), "after {after} s");
     }
-    let found = decide(&seen, &policy, start() + 600.seconds());
+    let found = decided(600);
     let reasons: Vec<_> = found.verdicts.iter().map(|it| it.reason).collect();
     assert_eq!(reasons, [Reason::NoInventory, Reason::NoUsablePort]);
     assert_eq!(found.again, None);
-    // A clock that was set back is no reason to stop.
-    let found = decide(&seen, &policy, start() - 600.seconds());
-    assert_eq!(found.again, Some(Duration::from_secs(1)));
 }
 
 #[test]
@@ -345,11 +343,11 @@ fn the_oldest_resource_that_takes_a_machine_owns_it_in_whatever_order_they_come(
         "z",
         &json!({"resourceNameTemplate": {"prefix": "old-", "hardwareDetails": "hostname"}}),
     );
-    old.created = Some(start());
+    old.created = Some(Timestamp::UNIX_EPOCH);
     let mut new = resource("a", &json!({}));
-    new.created = Some(start() + 1.seconds());
+    new.created = Some(Timestamp::UNIX_EPOCH + 1.seconds());
     let mut older_but_picky = resource("b", &json!({"selector": {"manufacturers": ["nobody"]}}));
-    older_but_picky.created = Some(start() - 1.seconds());
+    older_but_picky.created = Some(Timestamp::UNIX_EPOCH - 1.seconds());
     for resources in
         [[new.clone(), old.clone(), older_but_picky.clone()], [older_but_picky, old, new]]
     {
@@ -362,7 +360,7 @@ fn the_oldest_resource_that_takes_a_machine_owns_it_in_whatever_order_they_come(
 #[test]
 fn a_suspended_owner_keeps_its_machines_from_the_next_resource() {
     let mut old = resource("a", &json!({"suspend": true}));
-    old.created = Some(start());
+    old.created = Some(Timestamp::UNIX_EPOCH);
     let resources = [old, resource("b", &json!({}))];
     let found = pass(&[machine(1)], &resources, &Index::default(), 9);
     assert_eq!(
@@ -536,29 +534,32 @@ fn a_machine_that_waits_for_ironic_is_not_said_to_wait_for_the_rate() {
         allowance: 0,
         complete: false,
     };
-    let verdict = decide(&seen, &Policy::default(), start()).verdicts.remove(0);
+    let verdict = decide(&seen, &Policy::default()).verdicts.remove(0);
     assert_eq!((verdict.reason, verdict.step), (Reason::RateLimited, None));
     assert!(verdict.note.unwrap().contains("Ironic does not answer"));
 }
 
 #[test]
 fn where_new_machines_are_asked_for_often_incomplete_ones_are_looked_at_as_often() {
-    let mut incomplete = machine(1);
-    incomplete.inventory = Reading::None;
-    let seen = Observed {
-        nodes: &host_discovery::nodes::Nodes::default(),
-        machines: vec![&incomplete],
-        resources: &[],
-        hosts: &Index::default(),
-        refused: &BTreeMap::new(),
-        answers: true,
-        allowance: 9,
-        complete: true,
-    };
     let poll_interval = Duration::from_millis(200);
     let policy = Policy { poll_interval, ..Policy::default() };
-    assert_eq!(decide(&seen, &policy, start()).again, Some(poll_interval));
-    assert_eq!(decide(&seen, &policy, start() + 70.seconds()).again, Some(Duration::from_secs(60)));
+    let again = |seconds| {
+        let known_for = Duration::from_secs(seconds);
+        let incomplete = Machine { inventory: Reading::None, known_for, ..machine(1) };
+        let seen = Observed {
+            nodes: &host_discovery::nodes::Nodes::default(),
+            machines: vec![&incomplete],
+            resources: &[],
+            hosts: &Index::default(),
+            refused: &BTreeMap::new(),
+            answers: true,
+            allowance: 9,
+            complete: true,
+        };
+        decide(&seen, &policy).again
+    };
+    assert_eq!(again(0), Some(poll_interval));
+    assert_eq!(again(70), Some(Duration::from_secs(60)));
 }
 
 #[test]
@@ -597,7 +598,7 @@ fn approvals_are_taken_away_when_done_or_when_they_name_nobody() {
         allowance: 0,
         complete: false,
     };
-    let found = decide(&seen, &Policy::default(), start()).approvals;
+    let found = decide(&seen, &Policy::default()).approvals;
     assert_eq!(found[0].keep.len(), 2);
 }
 

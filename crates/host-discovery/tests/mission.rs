@@ -15,7 +15,6 @@ use host_discovery::machine::{Machine, Reading};
 use host_discovery::model::{Observed, Step, Verdict};
 use host_discovery::reason::Reason;
 use host_discovery::settings::Policy;
-use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 use world::{facts, host, mac, machine, node, resource};
 
@@ -30,7 +29,7 @@ fn verdicts(machines: &[Machine], hosts: &Index) -> Vec<Verdict> {
         allowance: 9,
         complete: true,
     };
-    decide(&seen, &Policy::default(), Timestamp::UNIX_EPOCH).verdicts
+    decide(&seen, &Policy::default()).verdicts
 }
 
 /// A machine that is called `n1` and has one address, whatever its number.

@@ -23,7 +23,6 @@ use host_discovery::reason::Reason;
 use host_discovery::settings::Policy;
 use host_discovery::{Mac, NodeId};
 use ironic::Class;
-use k8s_openapi::jiff::{Timestamp, ToSpan as _};
 use serde_json::{Value, json};
 use world::{facts, host, mac, node, port};
 
@@ -49,7 +48,7 @@ impl Known {
     /// Ironic lists a node, a second after what was before. Gives what is to be written down.
     fn list(&mut self, number: u8) -> Option<Unmarked> {
         self.at += Duration::from_secs(1);
-        self.nodes.note(&shown(number, &json!({})), &self.hosts, Timestamp::UNIX_EPOCH, self.at)
+        self.nodes.note(&shown(number, &json!({})), &self.hosts, self.at)
     }
 
     fn read(&mut self, number: u8, inventory: Reading, node: Option<ironic::Node>) {
@@ -87,7 +86,7 @@ impl Known {
             allowance: 9,
             complete: true,
         };
-        let decision = decide(&seen, &Policy::default(), Timestamp::UNIX_EPOCH);
+        let decision = decide(&seen, &Policy::default());
         self.nodes.settle(&decision, self.at);
         decision.verdicts.first().map(|it| it.reason)
     }
@@ -117,7 +116,7 @@ fn a_machine_has_the_name_that_ironic_last_told() {
     let name = |known: &Known| known.nodes.machines()[0].name.clone();
     assert_eq!(name(&known), None);
     let named = shown(1, &json!({"name": "metal~x"}));
-    known.nodes.note(&named, &known.hosts, Timestamp::UNIX_EPOCH, known.at);
+    known.nodes.note(&named, &known.hosts, known.at);
     assert_eq!(name(&known).as_deref(), Some("metal~x"));
 }
 
@@ -132,10 +131,10 @@ fn a_machine_that_somebody_names_in_ironic_is_counted_until_it_has_a_host() {
     known.list(1);
     assert_eq!(counted(&known), 0);
     let named = shown(1, &json!({"name": "metal~x"}));
-    known.nodes.note(&named, &known.hosts, Timestamp::UNIX_EPOCH, known.at);
+    known.nodes.note(&named, &known.hosts, known.at);
     assert_eq!((known.judge(), counted(&known)), (Some(Reason::Registered), 1));
     known.host("x", mac(1, 0), None);
-    known.nodes.note(&named, &known.hosts, Timestamp::UNIX_EPOCH, known.at);
+    known.nodes.note(&named, &known.hosts, known.at);
     assert_eq!((known.nodes.known(), counted(&known)), (1, 0));
 }
 
@@ -180,8 +179,8 @@ fn a_node_that_a_list_does_not_tell_of_waits_until_ironic_tells_of_it_alone() {
     let ids = [1, 2, 3].map(|number| node(number).to_string());
     for _ in 0..2 {
         known.nodes.begin();
-        known.nodes.note_unread(&ids, Timestamp::UNIX_EPOCH, known.at);
-        known.nodes.note_unread(&["no identity".to_owned()], Timestamp::UNIX_EPOCH, known.at);
+        known.nodes.note_unread(&ids, known.at);
+        known.nodes.note_unread(&["no identity".to_owned()], known.at);
         known.nodes.end();
         assert_eq!((known.nodes.known(), known.due()), (1, vec![node(2), node(3)]));
     }
@@ -199,16 +198,13 @@ fn a_node_that_a_list_does_not_tell_of_waits_until_ironic_tells_of_it_alone() {
 
 /// Ten minutes without an inventory count as a failure, and end the looks at the machine.
 #[test]
-fn a_clock_that_is_set_ahead_makes_no_machine_late() {
+fn a_machine_is_known_for_as_long_as_a_list_has_shown_it() {
     let mut known = Known::new();
     known.list(1);
     known.read(1, Reading::None, None);
     known.at += Duration::from_secs(3);
-    let jumped = Timestamp::UNIX_EPOCH + 20.minutes();
-    known.nodes.set_clock(jumped, known.at);
-    assert_eq!(known.nodes.machines()[0].first_seen, jumped - 3.seconds());
-    known.nodes.set_clock(Timestamp::MIN, known.at);
-    assert_eq!(known.nodes.machines()[0].first_seen, Timestamp::MIN);
+    known.nodes.grow_older(known.at);
+    assert_eq!(known.nodes.machines()[0].known_for, Duration::from_secs(3));
 }
 
 #[test]
@@ -307,7 +303,7 @@ fn a_node_with_an_error_is_read_less_and_less_often_until_something_changes() {
     }
     assert_eq!(known.due(), []);
     let moved = shown(1, &json!({"provision_state": "inspect failed"}));
-    known.nodes.note(&moved, &known.hosts, Timestamp::UNIX_EPOCH, known.at);
+    known.nodes.note(&moved, &known.hosts, known.at);
     assert_eq!(known.due(), [node(1)]);
 }
 
@@ -339,7 +335,7 @@ fn a_node_that_ironic_fails_for_is_asked_about_less_and_less_often_and_told_afte
     assert_eq!(known.due(), [node(2), node(1)]);
     known.nodes.read(node(1), Look::Failed(Class::Busy, String::new()), known.at);
     let moved = shown(1, &json!({"provision_state": "inspect failed"}));
-    known.nodes.note(&moved, &known.hosts, Timestamp::UNIX_EPOCH, known.at);
+    known.nodes.note(&moved, &known.hosts, known.at);
     assert!(known.due().contains(&node(1)));
     known.read(1, Reading::Facts(Box::new(facts(1))), None);
     assert_eq!(known.nodes.machines()[0].unanswered, None);
@@ -469,7 +465,7 @@ fn a_machine_that_another_host_might_have_claimed_is_read_once() {
     let named = shown(1, &json!({ "name": "metal~n1", "provision_state": "manageable" }));
     let list = |known: &mut Known| {
         known.at += Duration::from_secs(1);
-        known.nodes.note(&named, &known.hosts, Timestamp::UNIX_EPOCH, known.at)
+        known.nodes.note(&named, &known.hosts, known.at)
     };
     list(&mut known);
     assert_eq!(known.due(), [node(1)]);
@@ -498,7 +494,7 @@ fn a_machine_whose_host_is_no_longer_the_only_one_is_not_settled_before_it_is_re
     assert_eq!(known.judge(), None, "it is settled");
     known.host("mine", mac(1, 0), None);
     let disputed = HashSet::from([ObjectKey::new("metal", "n1")]);
-    known.nodes.unsettle(&disputed, Timestamp::UNIX_EPOCH, known.at);
+    known.nodes.unsettle(&disputed, known.at);
     // Ironic may be away just then.
     for _ in 0..2 {
         assert_eq!(known.judge(), Some(Reason::Known));
@@ -518,7 +514,7 @@ fn a_mark_that_a_person_took_off_is_off_and_one_that_is_on_its_way_is_not() {
     let mut known = Known::new();
     known.list(1);
     let list = |known: &mut Known, more: &Value| {
-        known.nodes.note(&shown(1, more), &known.hosts, Timestamp::UNIX_EPOCH, known.at);
+        known.nodes.note(&shown(1, more), &known.hosts, known.at);
         known.nodes.machines()[0].had_host
     };
     known.nodes.left(had(1));
@@ -541,12 +537,12 @@ fn who_deletes_a_host_whose_mark_was_lost_meanwhile_does_not_get_it_back() {
     let mut known = Known::new();
     known.host("n1", mac(1, 0), Some(node(1)));
     let list = |known: &mut Known, more: &Value| {
-        known.nodes.note(&shown(1, more), &known.hosts, Timestamp::UNIX_EPOCH, known.at);
+        known.nodes.note(&shown(1, more), &known.hosts, known.at);
     };
     list(&mut known, &marked);
     known.host_goes("n1");
     let gone = HashSet::from([ObjectKey::new("metal", "n1")]);
-    known.nodes.unsettle(&gone, Timestamp::UNIX_EPOCH, known.at);
+    known.nodes.unsettle(&gone, known.at);
     list(&mut known, &unmarked);
     assert!(known.nodes.machines()[0].had_host);
 }
@@ -558,7 +554,7 @@ fn a_mark_that_was_lost_while_the_host_is_there_is_written_again() {
     known.host("n1", mac(1, 0), Some(node(1)));
     let list = |known: &mut Known, number, more: &Value| {
         known.at += Duration::from_secs(1);
-        known.nodes.note(&shown(number, more), &known.hosts, Timestamp::UNIX_EPOCH, known.at)
+        known.nodes.note(&shown(number, more), &known.hosts, known.at)
     };
     assert_eq!(list(&mut known, 1, &marked), None);
     assert_eq!(list(&mut known, 1, &json!({})), None, "the answer does not say what stands there");
@@ -583,7 +579,7 @@ fn discover(nodes: &mut Nodes, numbers: Range<u32>, nics: u8, says: &Facts) {
     for number in numbers.clone() {
         let listed = json!({"uuid": id(number).to_string(), "provision_state": "enroll"});
         let listed: ironic::Node = serde_json::from_value(listed).unwrap();
-        nodes.note(&listed, &Index::default(), Timestamp::UNIX_EPOCH, at);
+        nodes.note(&listed, &Index::default(), at);
     }
     for number in numbers {
         let [_, b, c, d] = number.to_be_bytes();

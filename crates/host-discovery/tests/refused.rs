@@ -18,13 +18,8 @@ use host_discovery::refusals::{Cause, Refusals};
 use host_discovery::report::report;
 use host_discovery::settings::Policy;
 use host_discovery::text;
-use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use world::{machine, node, resource, twins};
-
-fn start() -> Timestamp {
-    Timestamp::UNIX_EPOCH
-}
 
 /// Why the host of a machine could not be made.
 type Why = fn(u8) -> Cause;
@@ -50,7 +45,7 @@ fn after_failure(cause: Cause, spec: &Value, allowance: u32) -> (Vec<Reason>, Op
         allowance,
         complete: true,
     };
-    let mut found = decide(&seen, &Policy::default(), start()).verdicts;
+    let mut found = decide(&seen, &Policy::default()).verdicts;
     assert_eq!(found[0].step, None);
     (found.iter().map(|it| it.reason).collect(), found.remove(0).note)
 }
@@ -105,7 +100,7 @@ fn machine_behind_a_host_that_may_be_there_is_listed_with_what_it_waits_for() {
             allowance: 9,
             complete: true,
         };
-        let plan = decide(&seen, &Policy::default(), start());
+        let plan = decide(&seen, &Policy::default());
         assert_eq!(plan.verdicts[1].reason, Reason::AfterAnother);
         report(0, &plan, &machines, 0, 0).pending
     };
@@ -134,7 +129,7 @@ fn after_old_failures(cause: Why, allowance: u32) -> Vec<Reason> {
         allowance,
         complete: true,
     };
-    let found = decide(&seen, &Policy::default(), start()).verdicts;
+    let found = decide(&seen, &Policy::default()).verdicts;
     assert!(found.iter().all(|it| it.step.is_some() == (it.reason == Reason::Created)));
     assert!(found.iter().zip(&machines).all(|(it, machine)| it.node == machine.node));
     found.iter().map(|it| it.reason).collect()
@@ -173,7 +168,7 @@ fn what_was_refused_under_another_name_or_in_another_namespace_is_tried_at_once(
             allowance: 9,
             complete: true,
         };
-        decide(&seen, &Policy::default(), start()).verdicts.remove(0).reason
+        decide(&seen, &Policy::default()).verdicts.remove(0).reason
     };
     assert_eq!(after("metal", "n1"), Reason::HostRefused);
     assert_eq!(after("a", "n1"), Reason::Created);
@@ -198,7 +193,7 @@ fn a_machine_that_ironic_cannot_say_is_there_leaves_its_place_to_others() {
             allowance: 9,
             complete: true,
         };
-        let found = decide(&seen, &Policy::default(), start()).verdicts;
+        let found = decide(&seen, &Policy::default()).verdicts;
         assert_eq!([found[0].reason, found[1].reason], [told, Reason::Created]);
     }
 }

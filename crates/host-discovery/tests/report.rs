@@ -46,7 +46,7 @@ fn decided_with(
         allowance,
         complete: true,
     };
-    decide(&seen, &Policy::default(), Timestamp::UNIX_EPOCH)
+    decide(&seen, &Policy::default())
 }
 
 fn written(status: &BareMetalHostDiscoveryStatus) -> Value {

@@ -71,7 +71,7 @@ fn a_resource_is_told_of_its_own_hosts_that_could_not_be_made() {
         allowance: 9,
         complete: true,
     };
-    let decision = decide(&seen, &Policy::default(), Timestamp::UNIX_EPOCH);
+    let decision = decide(&seen, &Policy::default());
     let mut own = Troubles::of(0, &decision, 0, Strays::default());
     let ready = |troubles: &Troubles| said(&Reach::Answers, troubles, "Ready");
     let (reason, text) = ready(&own);
@@ -250,7 +250,7 @@ fn a_resource_makes_no_hosts_before_an_older_one_that_nobody_can_read_is_correct
         allowance: 9,
         complete: true,
     };
-    let decision = decide(&seen, &Policy::default(), at(12));
+    let decision = decide(&seen, &Policy::default());
     let verdict = &decision.verdicts[0];
     assert_eq!((verdict.reason, &verdict.step), (Reason::Suspended, &None));
     assert!(verdict.note.as_ref().unwrap().starts_with("metal/odd is older"), "{verdict:?}");

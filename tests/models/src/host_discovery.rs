@@ -5,6 +5,7 @@
 //! out: the API server knows no uniqueness of addresses, so that race is open, and the page says so.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use api_types::metal3::BareMetalHostDiscovery;
 use bench::model::{Progress, explore};
@@ -17,7 +18,6 @@ use host_discovery::resource::Resource;
 use host_discovery::settings::Policy;
 use host_discovery::sighting::Sighting;
 use host_discovery::{Mac, NodeId};
-use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 use stateright::{Model, Property};
 
@@ -138,7 +138,7 @@ impl Racks {
             enrolled: true,
             last_error: None,
             unanswered: None,
-            first_seen: Timestamp::UNIX_EPOCH,
+            known_for: Duration::ZERO,
             ports: if node.complete { vec![Port { mac: own, pxe: true }] } else { Vec::new() },
             strange_ports: 0,
             inventory: if node.complete { Reading::Facts(Box::new(facts)) } else { Reading::None },
@@ -163,7 +163,7 @@ impl Racks {
             allowance: 9,
             complete: true,
         };
-        let decision = decide(&seen, &Policy::default(), Timestamp::UNIX_EPOCH);
+        let decision = decide(&seen, &Policy::default());
         let orders = decision.verdicts.iter().zip(&nodes).filter_map(|(verdict, node)| {
             let name = match verdict.step.as_ref()? {
                 Step::Create { name, .. } => Some(name.clone()),

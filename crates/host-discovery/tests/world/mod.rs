@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
+use std::time::Duration;
+
 use api_types::metal3::BareMetalHostDiscovery;
 pub(crate) use host_discovery::inventory::Facts;
 use host_discovery::inventory::Port;
@@ -10,7 +12,6 @@ use host_discovery::machine::{Machine, Reading};
 use host_discovery::resource::Resource;
 use host_discovery::sighting::Sighting;
 use host_discovery::{Mac, NodeId};
-use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 pub(crate) fn node(number: u8) -> NodeId {
@@ -44,7 +45,7 @@ pub(crate) fn machine(number: u8) -> Machine {
         enrolled: true,
         last_error: None,
         unanswered: None,
-        first_seen: Timestamp::UNIX_EPOCH,
+        known_for: Duration::ZERO,
         ports: vec![port(number, 0), port(number, 1)],
         strange_ports: 0,
         inventory: Reading::Facts(Box::new(facts(number))),
