@@ -101,7 +101,8 @@ pub fn decide(fitting: &Fitting, turn: Turn, now: Now) -> Decision<Write, Pass> 
         return waits(Pass::DriverNotEnabled, text);
     };
     if !fitting.asks {
-        return Decision::rest(Pass::DriverUnasked);
+        // The watch may never tell of what the host asked for in between.
+        return Decision { next, ..Decision::rest(Pass::DriverUnasked) };
     }
     if let Some(decision) = turn.left_alone(now) {
         return decision;
@@ -207,7 +208,8 @@ mod tests {
     #[test]
     fn what_the_host_asks_for_no_longer_is_not_done() {
         let unasked = Fitting { asks: false, ..fitting("ipmi", "enroll") };
-        assert_eq!(decided(&unasked, 99), (Pass::DriverUnasked, None, 0, Next::OnChange));
+        let later = Next::After(Duration::from_secs(99));
+        assert_eq!(decided(&unasked, 99), (Pass::DriverUnasked, None, 0, later));
     }
 
     #[test]

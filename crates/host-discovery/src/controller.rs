@@ -41,8 +41,7 @@ pub enum Seen {
     All(Arc<Table>),
     /// A discovery.
     Discovery(Box<DiscoveryView>),
-    /// There is nothing to decide: what came of reading a machine is told to the pass about all, and a driver may be known to
-    /// fit.
+    /// There is nothing to decide: what came of reading a machine is told to the pass about all.
     Known(Pass),
     /// A mark that is still to be written.
     Mark(Turn),
@@ -149,7 +148,7 @@ async fn follow(context: &Context, hosts: impl Stream<Item = Told<Sighting>>) {
                 for host in rivals {
                     context.tell(News::Less(host));
                 }
-                wants_driver(context, ObjectKey::of(&host), Adoption::of(&host));
+                wants_driver(context, ObjectKey::of(&host), Adoption::of(&host).as_ref());
                 change
             }
             Told::Undecodable(metadata) => {
@@ -176,14 +175,14 @@ async fn follow(context: &Context, hosts: impl Stream<Item = Told<Sighting>>) {
     }
 }
 
-/// Takes notice of whether a host asks for the driver of its node.
-fn wants_driver(context: &Context, host: ObjectKey, adoption: Option<Adoption>) {
-    let asks = adoption.is_some();
+/// Takes notice of whether a host asks for the driver of its node, and for which. The node is looked at when that changes: Ironic
+/// would else be asked at each write to the host's status.
+fn wants_driver(context: &Context, host: ObjectKey, adoption: Option<&Adoption>) {
     let asked = context.adoptions.with(|all| match adoption {
-        Some(adoption) => all.insert(host.clone(), adoption),
+        Some(adoption) => all.insert(host.clone(), adoption.clone()),
         None => all.remove(&host),
     });
-    if asks || asked.is_some() {
+    if asked.as_ref() != adoption {
         context.lookout.enqueue(Key::Driver(host), Class::Background);
     }
 }
@@ -276,15 +275,10 @@ impl Controller for Rules {
             Key::Driver(host) => {
                 let adoption = self.context.adoptions.with(|all| all.get(host).cloned());
                 let Some(adoption) = adoption else { return Ok(None) };
-                if memory.fits.as_ref() == Some(&adoption) {
-                    return Ok(Some(Seen::Known(Pass::DriverAdopted)));
-                }
-                memory.fits = None;
                 let turn = memory.turn();
                 match adopt::observe(&self.context, host, adoption).await {
                     Ok(fitting) => fitting.map(|fitting| {
                         if fitting.fits() {
-                            memory.fits = Some(fitting.adoption.clone());
                             memory.turn = None;
                         }
                         Seen::Driver(Box::new(fitting), turn)

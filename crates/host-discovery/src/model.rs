@@ -308,8 +308,6 @@ pub struct Memory {
     pub written: Option<Instant>,
     /// A write to Ironic waits.
     pub turn: Option<Turn>,
-    /// The driver of the node fits what its host asked for then.
-    pub fits: Option<Adoption>,
 }
 
 impl Memory {
