@@ -267,8 +267,7 @@ impl Controller for Rules {
         Ok(match key {
             Key::All => Some(Seen::All(self.look().await?)),
             Key::Discovery(key) => {
-                let view = discovery::observe(&self.context, key, memory.written);
-                view.map(|it| Seen::Discovery(Box::new(it)))
+                discovery::observe(&self.context, key).map(|it| Seen::Discovery(Box::new(it)))
             }
             Key::Machine(node) => observe::machine(&self.context, *node).await.map(Seen::Known),
             Key::Mark(_) => Some(Seen::Mark(memory.turn())),
@@ -295,9 +294,7 @@ impl Controller for Rules {
     fn decide(&self, seen: &Seen, now: Now) -> Decision<Write, Pass> {
         match seen {
             Seen::All(table) => self.context.decide_all(table),
-            Seen::Discovery(view) => {
-                discovery::decide(view, self.context.policy.status_interval, now)
-            }
+            Seen::Discovery(view) => discovery::decide(view, now),
             Seen::Known(reason) => Decision::rest(*reason),
             Seen::Mark(turn) => decide_mark(*turn, now),
             Seen::Driver(fitting, turn) => adopt::decide(fitting, *turn, now),
@@ -331,7 +328,6 @@ impl Controller for Rules {
                 for it in status::newly_failed(&before, &status) {
                     self.context.metrics.failed(word(it));
                 }
-                memory.written = Some(Instant::now());
                 Ok(outcome)
             }
             (Key::Mark(it), _, Write::Mark) => match write::mark(&self.context, it).await {
@@ -451,7 +447,9 @@ impl Context {
                 approvals: approvals.filter(|_| table.answers()).cloned(),
             };
             let key = ObjectKey::new(&resource.namespace, &resource.name);
-            self.lookout.enqueue(Key::Discovery(key.clone()), Class::Urgent);
+            // What is decided within this time is written together.
+            let interval = self.policy.status_interval;
+            self.lookout.enqueue_after(Key::Discovery(key.clone()), Class::Urgent, interval);
             all.insert(key, Arc::new(status_plan));
         }
         self.metrics.show(known, strays, &counts);

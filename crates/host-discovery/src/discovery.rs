@@ -1,9 +1,7 @@
 //! The status of a discovery, and its approvals. The rules are pure; what they go by was decided about all machines.
 
-use std::time::{Duration, Instant};
-
 use api_types::metal3::BareMetalHostDiscoveryStatus;
-use controller_kit::engine::{Decision, Next, Now, ObjectKey};
+use controller_kit::engine::{Decision, Now, ObjectKey};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::context::Context;
@@ -12,20 +10,16 @@ use crate::reason::Pass;
 use crate::status;
 
 /// A discovery, and what its status is to say; nothing while nobody has decided that yet.
-pub fn observe(
-    context: &Context,
-    key: &ObjectKey,
-    written: Option<Instant>,
-) -> Option<DiscoveryView> {
+pub fn observe(context: &Context, key: &ObjectKey) -> Option<DiscoveryView> {
     let object = context.discoveries.get(&key.in_store());
     let object = object.filter(|it| context.is_ours(&it.metadata))?;
     let status_plan = context.status_plans.with(|all| all.get(key).cloned())?;
-    Some(DiscoveryView { object, status_plan, written })
+    Some(DiscoveryView { object, status_plan })
 }
 
 /// What to write.
-pub fn decide(view: &DiscoveryView, interval: Duration, now: Now) -> Decision<Write, Pass> {
-    let DiscoveryView { object, status_plan, written } = view;
+pub fn decide(view: &DiscoveryView, now: Now) -> Decision<Write, Pass> {
+    let DiscoveryView { object, status_plan } = view;
     let (now_is, decided) = (&object.metadata, &status_plan.resource);
     // It was decided upon another spec: this one is decided upon in a moment, and then comes another look.
     if (&now_is.uid, now_is.generation) != (&decided.uid, decided.generation) {
@@ -41,14 +35,8 @@ pub fn decide(view: &DiscoveryView, interval: Duration, now: Now) -> Decision<Wr
     if status::same(&before, &after) {
         return Decision::rest(Pass::DiscoveryTold);
     }
-    let since = |at| now.moment.saturating_duration_since(at);
-    let wait = written.map(|at| interval.saturating_sub(since(at)));
-    if let Some(wait) = wait.filter(|wait| !wait.is_zero()) {
-        return Decision { next: Next::After(wait), ..Decision::rest(Pass::DiscoveryTold) };
-    }
     let events = status::notes(&before, &after, status_plan.report.as_ref());
-    let write = Write::Status(Box::new(after));
-    Decision { writes: vec![write], events, ..Decision::rest(Pass::DiscoveryTold) }
+    Decision { events, ..Decision::write(Pass::DiscoveryTold, Write::Status(Box::new(after))) }
 }
 
 /// What the status is to say.

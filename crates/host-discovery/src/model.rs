@@ -304,8 +304,6 @@ impl Fitting {
 /// What a process remembers of a key from one pass to the next. All of it can be forgotten.
 #[derive(Debug, Default, PartialEq)]
 pub struct Memory {
-    /// When the status was last written.
-    pub written: Option<Instant>,
     /// A write to Ironic waits.
     pub turn: Option<Turn>,
 }
@@ -486,8 +484,6 @@ pub struct DiscoveryView {
     pub object: Arc<BareMetalHostDiscovery>,
     /// What it is to say.
     pub status_plan: Arc<StatusPlan>,
-    /// When its status was last written.
-    pub written: Option<Instant>,
 }
 
 /// One write.
