@@ -75,8 +75,6 @@ pub enum News {
     Looked(Looked),
     /// What came of making a machine's host.
     Made(NodeId, Made),
-    /// The watch tells of all hosts, as was seen then.
-    Watched(Instant),
     /// It was decided about all machines.
     Decided(Box<HostPlan>, Instant),
 }

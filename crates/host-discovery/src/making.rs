@@ -46,7 +46,7 @@ pub async fn make(context: &Context, table: &Table, plan: &mut HostPlan) -> Outc
     // What cannot be taken back is decided on what is so now: the watch on hosts tells of all, and the discoveries are as they
     // were.
     let looking = async {
-        context.tell(News::Watched(observe::watched(context, table.watched).await?));
+        observe::watched(context).await?;
         let changed = observe::changed(context, &table.resources, &makers).await;
         changed.map_err(|error| error.to_string())
     };

@@ -30,9 +30,7 @@ use crate::resource::Resource;
 use crate::settings::HOSTS;
 use crate::sighting::Sighting;
 use crate::text;
-use crate::waits::{
-    ATTEMPT_PAUSE, HANGS_AFTER, MAKING_MAX, READING_MAX, SEEN_MAX_AGE, SHORTEST_WAIT,
-};
+use crate::waits::{ATTEMPT_PAUSE, HANGS_AFTER, MAKING_MAX, READING_MAX, SHORTEST_WAIT};
 
 pub use confirm::confirm;
 
@@ -394,12 +392,9 @@ pub async fn changed(
     Ok(try_join_all(looks).await?.into_iter().flatten().collect())
 }
 
-/// When it was seen that the watch tells of all hosts: now, unless that is not long ago. A watch that hangs or fails says
-/// nothing of itself, and what a person made meanwhile would be made a second time.
-pub async fn watched(context: &Context, last: Option<Instant>) -> Result<Instant, String> {
-    if let Some(last) = last.filter(|last| last.elapsed() < SEEN_MAX_AGE) {
-        return Ok(last);
-    }
+/// Waits until the watch tells of all hosts. A watch that hangs or fails says nothing of itself, and what a person made meanwhile
+/// would be made a second time.
+pub async fn watched(context: &Context) -> Result<(), String> {
     let api: Api<BareMetalHost> = Api::all(context.kit.client.clone());
     let one = ListParams::default().limit(1);
     let count = || async {
@@ -408,8 +403,7 @@ pub async fn watched(context: &Context, last: Option<Instant>) -> Result<Instant
         let rest = page.metadata.remaining_item_count.unwrap_or_default();
         Ok(page.items.len().saturating_add(usize::try_from(rest).unwrap_or_default()))
     };
-    caught_up(|| context.index.with(|index| index.len()), count).await?;
-    Ok(Instant::now())
+    caught_up(|| context.index.with(|index| index.len()), count).await
 }
 
 /// Waits until as many are seen as there were at one moment since this began: that the watch is no older than that is all that

@@ -45,8 +45,6 @@ pub struct Table {
     /// Whether every machine that the first list showed was read: before that, a status would tell less than the one that is
     /// there.
     pub caught_up: bool,
-    /// When it was last seen that the watch tells of all hosts.
-    pub watched: Option<Instant>,
     /// How many hosts may be made now.
     may_make: u32,
     /// Whether every node of Ironic that is not a host is among the machines.
@@ -82,7 +80,6 @@ impl Table {
             reach: Reach::Unknown,
             asked: Asked::default(),
             caught_up: false,
-            watched: None,
             may_make: 0,
             complete: false,
             places: Places::default(),
@@ -181,7 +178,6 @@ impl Table {
                 News::Silence(error) => self.failed(context, error, Failing::All),
                 News::Looked(looked) => self.looked(context, looked),
                 News::Made(node, made) => self.made(node, made),
-                News::Watched(at) => self.watched = Some(at),
                 News::Decided(plan, at) => {
                     for unmarked in self.nodes.settle(&plan, at) {
                         context.mark(unmarked);

@@ -20,8 +20,8 @@ pub const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// decide, and to wait for the last host, takes as long for a few as for many. As long it waits before that for the watch on
 /// hosts, where that is behind.
 pub const MAKING_MAX: Duration = Duration::from_secs(2);
-/// How long it counts that something was seen: two polls unless they are set otherwise. A machine that Ironic showed longer
-/// ago is looked at once more before it becomes a host, since it may have been registered or gone.
+/// How long it counts that Ironic showed a machine: two polls unless they are set otherwise. One that it showed longer ago is
+/// looked at once more before it becomes a host, since it may have been registered or gone.
 pub const SEEN_MAX_AGE: Duration = Duration::from_secs(10);
 
 /// How soon Ironic is asked again for what it did not say, or could not do.
