@@ -61,12 +61,8 @@ pub struct Context {
 /// nobody changes it while it is decided upon.
 #[derive(Debug)]
 pub enum News {
-    /// A host is no longer known by what it was known by, or no longer a machine's only one: its machine has to be read again.
-    Less(ObjectKey),
-    /// A host went.
-    Went(Known),
-    /// A node bears the mark now.
-    Marked(NodeId),
+    /// A host changed, went, or is no longer a machine's only one.
+    Host(Change),
     /// A machine was read.
     Read(NodeId, Look, Instant),
     /// Ironic did not answer when it was asked about a machine.
@@ -129,13 +125,10 @@ impl Context {
 
     /// A host changed, or went.
     pub fn host_changed(&self, change: Change) {
-        match change {
-            Change::None => return,
-            Change::More => {}
-            Change::Less(host) => self.tell(News::Less(host)),
-            Change::Gone(host) => self.tell(News::Went(host)),
+        if change != Change::None {
+            self.tell(News::Host(change));
+            self.changed();
         }
-        self.changed();
     }
 
     /// It is to be written down on a node that it had a host, when its turn comes.
@@ -168,7 +161,9 @@ impl Context {
     pub fn forget_most(&self) {
         let most = self.policy.most_machines;
         self.inbox.with(|inbox| {
-            inbox.retain(|it| matches!(it, News::Went(Known { made_for: Some(_), .. })));
+            let is_kept =
+                |it: &News| matches!(it, News::Host(Change::Gone(Known { made_for: Some(_), .. })));
+            inbox.retain(is_kept);
             let old = inbox.len().saturating_sub(most);
             inbox.drain(..old);
         });

@@ -146,7 +146,7 @@ async fn follow(context: &Context, hosts: impl Stream<Item = Told<Sighting>>) {
                 let (change, rivals) = context.index.with(|index| index.take(&host));
                 // Their nodes have two hosts now.
                 for host in rivals {
-                    context.tell(News::Less(host));
+                    context.tell(News::Host(Change::Less(host)));
                 }
                 wants_driver(context, ObjectKey::of(&host), Adoption::of(&host).as_ref());
                 change
@@ -166,7 +166,7 @@ async fn follow(context: &Context, hosts: impl Stream<Item = Told<Sighting>>) {
             Told::Listed => {
                 for host in context.index.with(Index::listed) {
                     wants_driver(context, host.host.clone(), None);
-                    context.tell(News::Went(host));
+                    context.tell(News::Host(Change::Gone(host)));
                 }
                 Change::More
             }
@@ -334,7 +334,6 @@ impl Controller for Rules {
                 Ok(()) => {
                     memory.turn = None;
                     self.context.needs_no_mark(it);
-                    self.context.tell(News::Marked(it.node));
                     Ok(Outcome::default())
                 }
                 Err(error) => {

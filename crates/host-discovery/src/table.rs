@@ -12,7 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::allowance::Allowance;
 use crate::context::{Context, News};
-use crate::index::Index;
+use crate::index::{Change, Index};
 use crate::model::{Asked, Job, Key, Looked, Made, Observed, Reach, Unmarked};
 use crate::node_id::NodeId;
 use crate::nodes::{Look, Nodes};
@@ -157,15 +157,15 @@ impl Table {
         };
         for it in news {
             match it {
-                News::Less(host) => drop(gone.insert(host)),
-                News::Went(known) => {
+                News::Host(Change::None | Change::More) => {}
+                News::Host(Change::Less(host)) => drop(gone.insert(host)),
+                News::Host(Change::Gone(known)) => {
                     gone.insert(known.host.clone());
                     let unmarked = known.made_for.map(|node| Unmarked { node, host: known.host });
                     if let Some(unmarked) = unmarked.and_then(|it| self.nodes.left(it)) {
                         context.mark(unmarked);
                     }
                 }
-                News::Marked(node) => self.nodes.marked(node),
                 News::Read(node, look, at) => {
                     // The next poll tells soon whether that is so of all, before each machine is blamed for it.
                     if matches!(look, Look::Failed(Class::Unauthorized, _)) {
