@@ -116,7 +116,6 @@ impl<'a> Taken<'a> {
             if verdict.reason == Reason::KnownTwice {
                 verdict.doubtful = self.only_its_word(&known);
                 verdict.resource = self.whose(machine, facts, &known);
-                verdict.named = self.would_be_named(machine, facts, verdict.resource);
             }
             return verdict;
         }
@@ -385,18 +384,6 @@ impl<'a> Taken<'a> {
         let pairs =
             known.iter().enumerate().flat_map(|(at, a)| known[..at].iter().map(move |b| (a, b)));
         !pairs.into_iter().all(|(a, b)| are_one(a, b))
-    }
-
-    /// What the host of a machine with several would be called; none where no host would be made of it anyway.
-    fn would_be_named(
-        &self,
-        machine: &Machine,
-        facts: Option<&Facts>,
-        at: Option<usize>,
-    ) -> Option<Named> {
-        let resource = &self.seen.resources[at?];
-        let facts = facts.filter(|_| machine.name.is_none() && machine.enrolled)?;
-        resource.name_of(machine.node, facts, facts.boot_mac?).ok()
     }
 
     /// Hosts that share something with a machine which two machines may share: nobody but a person knows whether they are

@@ -453,8 +453,6 @@ pub struct Report {
     pub failures: Vec<ListedHost>,
     /// Those that another host stands in the way of.
     pub conflicts: Vec<ListedHost>,
-    /// What Ironic calls those of them that somebody gave a name.
-    pub names: BTreeMap<String, String>,
     /// Those of whose hosts only the machine says that they are one.
     pub doubtful: BTreeSet<String>,
 }

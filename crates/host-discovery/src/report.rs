@@ -56,9 +56,6 @@ impl Report {
         let mut list = Vec::new();
         for (verdict, machine) in machines.take(LONGEST_LIST) {
             let entry = entry(verdict, machine);
-            if let Some(name) = &machine.name {
-                self.names.insert(entry.node_id.clone(), name.clone());
-            }
             if verdict.doubtful {
                 self.doubtful.insert(entry.node_id.clone());
             }

@@ -220,10 +220,9 @@ pub fn notes(
         if word(entry) == Reason::RateLimited.as_str() {
             continue;
         }
-        let own = report.and_then(|it| it.names.get(&entry.node_id)).map(String::as_str);
         let is_doubtful = report.is_some_and(|it| it.doubtful.contains(&entry.node_id));
         let to_do = advice(entry.reason.as_deref().unwrap_or_default());
-        let text = text::listed(entry, own, to_do.filter(|_| !is_doubtful));
+        let text = text::listed(entry, to_do.filter(|_| !is_doubtful));
         all.push(Event::new(warning, word(entry).to_owned(), &entry.node_id, &text));
     }
     all

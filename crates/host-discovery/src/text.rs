@@ -259,13 +259,11 @@ pub fn others(
     })
 }
 
-/// A machine is listed for a new reason. `own` is what Ironic calls it.
-pub fn listed(entry: &ListedHost, own: Option<&str>, to_do: Option<&str>) -> String {
-    let own = || own.map(|name| format!("{name} in Ironic"));
-    let name = entry.proposed_name.clone().or_else(own);
-    let name = name.unwrap_or_else(|| "no name yet".to_owned());
-    let macs = entry.macs.iter().take(2).cloned().collect::<Vec<_>>().join(", ");
-    let who = if macs.is_empty() { name } else { format!("{name}; {macs}") };
+/// A machine is listed for a new reason.
+pub fn listed(entry: &ListedHost, to_do: Option<&str>) -> String {
+    let name = entry.proposed_name.as_deref().unwrap_or("no name");
+    let macs = entry.macs.iter().take(2).map(String::as_str);
+    let who = std::iter::once(name).chain(macs).collect::<Vec<_>>().join(", ");
     let reason = entry.reason.as_deref().unwrap_or_default();
     let to_do = to_do.map_or_else(String::new, |it| format!(": {it}"));
     format!("Node {} ({who}): {reason}{to_do}", entry.node_id)

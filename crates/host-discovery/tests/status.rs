@@ -161,12 +161,7 @@ fn the_event_of_a_machine_that_waits_says_what_to_do() {
     let told = notes(&before, &after, None);
     assert_eq!(told[0].reason, "AwaitsApproval");
     assert!(told[0].text.contains("ferrite.metal3.io/approve"), "{}", told[0].text);
-    assert_eq!(told[1].text, "Node 0f92160d (no name yet): NoInventory");
-    // One that somebody registered has a name of its own.
-    let names = [("0f92160d".to_owned(), "metal~x".to_owned())].into();
-    let report = Report { names, ..Report::default() };
-    let told = notes(&before, &after, Some(&report));
-    assert_eq!(told[1].text, "Node 0f92160d (metal~x in Ironic): NoInventory");
+    assert_eq!(told[1].text, "Node 0f92160d (no name): NoInventory");
 }
 
 /// It holds back every host with a BMC until a person acts.
