@@ -24,11 +24,11 @@ use crate::decide::decide;
 use crate::index::{Change, Index};
 use crate::metrics::Metrics;
 use crate::model::{
-    Adoption, DiscoveryView, Fitting, HostPlan, Key, Memory, StatusPlan, Strays, Troubles, Turn,
+    Adoption, DiscoveryView, Fitting, HostPlan, Key, Memory, Report, StatusPlan, Strays, Turn,
     Write,
 };
 use crate::reason::Pass;
-use crate::report::{report, word};
+use crate::report::{report, trouble, word};
 use crate::settings::Policy;
 use crate::sighting::Sighting;
 use crate::table::{self, Failing, IRONIC, MISSES, Table};
@@ -431,15 +431,14 @@ impl Context {
                 continue;
             }
             let made = self.index.with(|index| resource.made(index));
+            let trouble = trouble(at, plan, nodes.left_out());
             let report = report(at, plan, machines.iter().copied(), known, made);
-            let mut troubles = Troubles::of(at, plan, nodes.left_out(), strays);
-            troubles.strays = troubles.strays.filter(|_| table.caught_up);
+            let report = Report { trouble, strays, ..report };
             let approvals = plan.approvals.iter().find(|it| it.resource == at);
             counts.push(report.counts.clone());
             let status_plan = StatusPlan {
                 resource: resource.clone(),
                 reach: table.reach.clone(),
-                troubles,
                 report: Some(report).filter(|_| table.caught_up),
                 ironic_version: version.clone(),
                 asked: table.asked,

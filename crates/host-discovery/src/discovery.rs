@@ -45,12 +45,12 @@ fn status(
     before: &BareMetalHostDiscoveryStatus,
     now: Now,
 ) -> BareMetalHostDiscoveryStatus {
-    let StatusPlan { resource, reach, troubles, report, asked, .. } = status_plan;
+    let StatusPlan { resource, reach, report, asked, .. } = status_plan;
     let mut status = match report {
         Some(report) => report.status(before, now.wall),
         None => before.clone(),
     };
-    status::conditions(resource, reach, troubles, &mut status, now.wall);
+    status::conditions(resource, reach, report.as_ref(), &mut status, now.wall);
     if *reach == Reach::Answers && status_plan.ironic_version.is_some() {
         status.ironic_version.clone_from(&status_plan.ironic_version);
     }

@@ -410,39 +410,7 @@ impl Strays {
     }
 }
 
-/// What a resource's `Ready` depends on, beside the resource.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Troubles {
-    /// Nodes that found no place.
-    pub left_out: usize,
-    /// Hosts that the API server refuses: how many, and what it says of one.
-    pub refused: Option<(usize, String)>,
-    /// Hosts that could not be made: the same.
-    pub failed: Option<(usize, String)>,
-    /// Why machines wait for their BMC to be compared with those of all others.
-    pub uncompared: Option<String>,
-    /// Machines that are no resource's; none while it is not known of all.
-    pub strays: Option<Strays>,
-}
-
-impl Troubles {
-    /// Those of the resource at this place.
-    pub fn of(at: usize, plan: &HostPlan, left_out: usize, strays: Strays) -> Self {
-        let with = |is_one: &dyn Fn(&Verdict) -> bool| {
-            let all = plan.verdicts.iter().filter(|it| it.resource == Some(at) && is_one(it));
-            let texts: Vec<&str> = all.filter_map(|it| it.note.as_deref()).collect();
-            Some((texts.len(), (*texts.iter().min()?).to_owned()))
-        };
-        let is_unseen = |it: &Verdict| plan.behind.is_some() && it.note == plan.behind;
-        let refused = with(&|it| it.reason == Reason::HostRefused);
-        let failed = with(&|it| it.reason == Reason::HostFailed || is_unseen(it));
-        let uncompared = with(&|it| it.reason == Reason::BmcAddressUncompared);
-        let uncompared = uncompared.map(|(_, text)| text);
-        Self { left_out, refused, failed, uncompared, strays: Some(strays) }
-    }
-}
-
-/// Counts and lists of one resource, without the times since when machines are listed.
+/// What is told of the machines of one resource, without the times since when they are listed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// How many there are.
@@ -455,6 +423,10 @@ pub struct Report {
     pub conflicts: Vec<ListedHost>,
     /// Those of whose hosts only the machine says that they are one.
     pub doubtful: BTreeSet<String>,
+    /// Why some of them become no hosts though they should, as reason and message of `Ready`.
+    pub trouble: Option<(&'static str, String)>,
+    /// Machines that are no resource's.
+    pub strays: Strays,
 }
 
 /// What the status of a discovery is to say, as far as that does not depend on what it says already.
@@ -464,8 +436,6 @@ pub struct StatusPlan {
     pub resource: Resource,
     /// Whether Ironic answers.
     pub reach: Reach,
-    /// What stands in its way.
-    pub troubles: Troubles,
     /// Machines; none before all were read.
     pub report: Option<Report>,
     /// The version that Ironic offers.

@@ -8,8 +8,8 @@ use k8s_openapi::jiff::Timestamp;
 use crate::inventory::Facts;
 use crate::machine::Machine;
 use crate::model::{HostPlan, Report, Verdict};
-use crate::reason::{self, Sort};
-use crate::text::ONLY_ITS_WORD;
+use crate::reason::{self, Notice, Reason, Sort};
+use crate::text::{self, ONLY_ITS_WORD};
 
 /// Machines that one list holds; the counts say how many there are.
 pub const LONGEST_LIST: usize = 100;
@@ -26,44 +26,58 @@ pub fn report<'a>(
     known: u32,
     made: u32,
 ) -> Report {
-    let mut report = Report::default();
     let all = plan.verdicts.iter().zip(machines);
     let all: Vec<_> = all.filter(|(verdict, _)| verdict.resource == Some(at)).collect();
     let with = |sort: Sort| all.iter().filter(|(it, _)| it.sort() == sort).copied().collect();
     let [pending, failures, conflicts]: [Vec<_>; 3] =
         [Sort::Pending, Sort::Failed, Sort::Conflicting].map(with);
-    report.counts = DiscoveryCounts {
-        known: count(known),
-        created: count(made),
-        pending: count(pending.len()),
-        failed: count(failures.len()),
-        conflicting: count(conflicts.len()),
+    let doubtful = all.iter().filter(|(it, _)| it.doubtful);
+    Report {
+        counts: DiscoveryCounts {
+            known: count(known),
+            created: count(made),
+            pending: count(pending.len()),
+            failed: count(failures.len()),
+            conflicting: count(conflicts.len()),
+        },
+        // A queue is read from its beginning. Failures are not: a node whose inspection failed may stay for ever, and a hundred
+        // of those would hide what fails today.
+        pending: listed(pending.into_iter()),
+        failures: listed(failures.into_iter().rev()),
+        conflicts: listed(conflicts.into_iter().rev()),
+        doubtful: doubtful.map(|(it, _)| it.node.to_string()).collect(),
+        ..Report::default()
+    }
+}
+
+/// Why machines of the resource at this place become no hosts though they should, beside so many nodes that found no place:
+/// reason and message of `Ready`. The first that applies.
+pub fn trouble(at: usize, plan: &HostPlan, left_out: usize) -> Option<(&'static str, String)> {
+    let with = |is_one: &dyn Fn(&Verdict) -> bool| {
+        let all = plan.verdicts.iter().filter(|it| it.resource == Some(at) && is_one(it));
+        let texts: Vec<&str> = all.filter_map(|it| it.note.as_deref()).collect();
+        Some((texts.len(), *texts.iter().min()?))
     };
-    // A queue is read from its beginning. Failures are not: a node whose inspection failed may stay for ever, and a hundred of
-    // those would hide what fails today.
-    report.pending = report.list(pending.into_iter());
-    report.failures = report.list(failures.into_iter().rev());
-    report.conflicts = report.list(conflicts.into_iter().rev());
-    report
+    let is_unseen = |it: &Verdict| plan.behind.is_some() && it.note == plan.behind;
+    if let Some((count, one)) = with(&|it| it.reason == Reason::HostRefused) {
+        return Some((Notice::HostsRefused.as_str(), text::hosts_refused(count, one)));
+    }
+    if let Some((count, one)) = with(&|it| it.reason == Reason::HostFailed || is_unseen(it)) {
+        return Some((Notice::HostsFailed.as_str(), text::hosts_failed(count, one)));
+    }
+    if let Some((_, one)) = with(&|it| it.reason == Reason::BmcAddressUncompared) {
+        return Some((Reason::BmcAddressUncompared.as_str(), one.to_owned()));
+    }
+    let text = || text::too_many_machines(left_out);
+    (left_out > 0).then(|| (Notice::TooManyMachines.as_str(), text()))
+}
+
+/// The first of these machines, as they are listed.
+fn listed<'a>(machines: impl Iterator<Item = (&'a Verdict, &'a Machine)>) -> Vec<ListedHost> {
+    machines.take(LONGEST_LIST).map(|(verdict, machine)| entry(verdict, machine)).collect()
 }
 
 impl Report {
-    /// The first of these machines, as they are listed.
-    fn list<'a>(
-        &mut self,
-        machines: impl Iterator<Item = (&'a Verdict, &'a Machine)>,
-    ) -> Vec<ListedHost> {
-        let mut list = Vec::new();
-        for (verdict, machine) in machines.take(LONGEST_LIST) {
-            let entry = entry(verdict, machine);
-            if verdict.doubtful {
-                self.doubtful.insert(entry.node_id.clone());
-            }
-            list.push(entry);
-        }
-        list
-    }
-
     /// As a status shows it. A machine that was listed before keeps its time, so that a status which says the same is the
     /// same and need not be written. What else the status has stays as it is.
     pub fn status(

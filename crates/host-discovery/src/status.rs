@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::model::{Reach, Report, Troubles};
+use crate::model::{Reach, Report};
 use crate::reason::{Notice, Reason, advice};
 use crate::report::{LONGEST_LIST, same_in, word};
 use crate::resource::Resource;
@@ -24,7 +24,7 @@ const LONGEST_MESSAGE: usize = 1024;
 pub fn conditions(
     resource: &Resource,
     reach: &Reach,
-    troubles: &Troubles,
+    report: Option<&Report>,
     status: &mut BareMetalHostDiscoveryStatus,
     now: Timestamp,
 ) {
@@ -39,7 +39,7 @@ pub fn conditions(
     };
     let is_reachable = reachable.0 == "True";
     put(status, CONDITION_IRONIC_REACHABLE, reachable, resource.generation, now);
-    let ready = ready(resource, is_reachable, troubles, status);
+    let ready = ready(resource, is_reachable, report, status);
     put(status, CONDITION_READY, ready, resource.generation, now);
 }
 
@@ -58,7 +58,7 @@ fn no(reason: impl engine::Reason, message: &str) -> Said {
 fn ready(
     resource: &Resource,
     is_reachable: bool,
-    troubles: &Troubles,
+    report: Option<&Report>,
     status: &BareMetalHostDiscoveryStatus,
 ) -> Said {
     let counts = status.counts.clone().unwrap_or_default();
@@ -78,17 +78,8 @@ fn ready(
     if resource.spec.suspend {
         return no(Reason::Suspended, text::SUSPENDED);
     }
-    if let Some((count, first)) = &troubles.refused {
-        return no(Notice::HostsRefused, &text::hosts_refused(*count, first));
-    }
-    if let Some((count, one)) = &troubles.failed {
-        return no(Notice::HostsFailed, &text::hosts_failed(*count, one));
-    }
-    if let Some(text) = &troubles.uncompared {
-        return no(Reason::BmcAddressUncompared, text);
-    }
-    if troubles.left_out > 0 {
-        return no(Notice::TooManyMachines, &text::too_many_machines(troubles.left_out));
+    if let Some((reason, text)) = report.and_then(|it| it.trouble.as_ref()) {
+        return say("False", reason, text);
     }
     let spec = &resource.spec;
     let most = spec.max_hosts.filter(|_| resource.is_full(counts.created));
@@ -101,7 +92,7 @@ fn ready(
             (Notice::Discovering.as_str(), text.to_owned())
         }
     };
-    let Some(strays) = troubles.strays else {
+    let Some(Report { strays, .. }) = report else {
         // Nobody counted yet: what was said before stays. That what stood in the way is over only a count says.
         let known = status.conditions.iter().find(|it| it.type_ == CONDITION_READY);
         if let Some(known) = known.filter(|it| is_counted(&it.reason)) {

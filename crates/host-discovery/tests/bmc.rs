@@ -17,11 +17,11 @@ use host_discovery::host::new_host;
 use host_discovery::index::Index;
 use host_discovery::inventory::{InventoryDigest, Ports};
 use host_discovery::machine::{Machine, Reading};
-use host_discovery::model::{HostPlan, Observed, Strays, Troubles};
+use host_discovery::model::{HostPlan, Observed};
 use host_discovery::nodes::{Look, Nodes};
 use host_discovery::reason::{Pass, Reason, Sort};
 use host_discovery::refusals::{Cause, Refusals};
-use host_discovery::report::report;
+use host_discovery::report::{report, trouble};
 use host_discovery::resource::Resource;
 use host_discovery::settings::Policy;
 use ironic::{Class, Inventory};
@@ -265,8 +265,7 @@ fn machine_that_ironic_does_not_tell_of_holds_back_hosts_with_a_bmc() {
         // What is read of the other one is decided upon at once.
         assert_eq!((verdict.reason, &verdict.step, verdict.again), (reason, &None, None));
         assert_eq!((plan.pass(true), plan.pass(false)), (ends, Pass::IronicAway));
-        let troubles = Troubles::of(0, &plan, 0, Strays::default());
-        assert_eq!(troubles.uncompared.is_some(), is_named);
+        assert_eq!(trouble(0, &plan, 0).is_some(), is_named);
         let listed = report(0, &plan, &machines, 0, 0).pending.remove(0).reason.unwrap();
         assert_eq!(listed.contains(&node(3).to_string()), is_named, "{listed}");
         let without = pass(&machines, &resource("racks", &json!({})), &none, true);

@@ -14,8 +14,8 @@ use api_types::names::capi::CONDITION_READY;
 use host_discovery::decide::decide;
 use host_discovery::index::Index;
 use host_discovery::machine::{Machine, Reading};
-use host_discovery::model::{HostPlan, Observed, Reach, Strays, Troubles};
-use host_discovery::report::{LONGEST_LIST, report, word};
+use host_discovery::model::{HostPlan, Observed, Reach, Report};
+use host_discovery::report::{LONGEST_LIST, report, trouble, word};
 use host_discovery::resource::Resource;
 use host_discovery::settings::Policy;
 use host_discovery::sighting::Sighting;
@@ -117,8 +117,8 @@ fn while_the_watch_on_hosts_is_behind_the_discovery_says_so_and_no_machine_has_f
     let mut status = report(0, &plan, &machines, 0, 0)
         .status(&BareMetalHostDiscoveryStatus::default(), Timestamp::UNIX_EPOCH);
     assert_eq!((status.failures.len(), status.pending.len()), (0, 2));
-    let troubles = Troubles::of(0, &plan, 0, Strays::default());
-    conditions(&resources[0], &Reach::Answers, &troubles, &mut status, Timestamp::UNIX_EPOCH);
+    let told = Report { trouble: trouble(0, &plan, 0), ..Report::default() };
+    conditions(&resources[0], &Reach::Answers, Some(&told), &mut status, Timestamp::UNIX_EPOCH);
     let ready = status.conditions.iter().find(|it| it.type_ == CONDITION_READY).unwrap();
     assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("False", "HostsFailed"));
     assert!(ready.message.contains(behind), "{}", ready.message);

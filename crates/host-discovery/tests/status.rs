@@ -13,10 +13,11 @@ use api_types::metal3::{BareMetalHostDiscoveryStatus, DiscoveryCounts, ListedHos
 use controller_kit::engine::ObjectKey;
 use host_discovery::decide::decide;
 use host_discovery::index::Index;
-use host_discovery::model::{Observed, Reach, Report, Strays, Troubles};
+use host_discovery::model::{HostPlan, Observed, Reach, Report, Strays};
 use host_discovery::nodes::Nodes;
 use host_discovery::reason::{Reason, advice};
 use host_discovery::refusals::{Cause, Refusals};
+use host_discovery::report::trouble;
 use host_discovery::settings::Policy;
 use host_discovery::status::{conditions, notes};
 use ironic::Class;
@@ -26,10 +27,10 @@ use serde_json::{Value, json};
 use world::{machine, node, resource};
 
 /// Reason and message.
-fn said(reach: &Reach, troubles: &Troubles, kind: &str) -> (String, String) {
+fn said(reach: &Reach, report: &Report, kind: &str) -> (String, String) {
     let mut status = BareMetalHostDiscoveryStatus::default();
     let racks = resource("racks", &json!({}));
-    conditions(&racks, reach, troubles, &mut status, Timestamp::UNIX_EPOCH);
+    conditions(&racks, reach, Some(report), &mut status, Timestamp::UNIX_EPOCH);
     let found = status.conditions.into_iter().find(|it| it.type_ == kind).unwrap();
     (found.reason, found.message)
 }
@@ -37,7 +38,7 @@ fn said(reach: &Reach, troubles: &Troubles, kind: &str) -> (String, String) {
 #[test]
 fn other_words_of_a_silent_ironic_are_taken_a_minute_later_and_another_reason_at_once() {
     let (mut reach, at) = (Reach::Answers, Instant::now());
-    let told = |reach: &Reach| said(reach, &Troubles::default(), "IronicReachable");
+    let told = |reach: &Reach| said(reach, &Report::default(), "IronicReachable");
     let mut hear = |class, text: &str, after| {
         reach.silent(class, text.to_owned(), at + Duration::from_secs(after));
         told(&reach)
@@ -71,18 +72,19 @@ fn a_resource_is_told_of_its_own_hosts_that_could_not_be_made() {
         allowance: 9,
         complete: true,
     };
-    let decision = decide(&seen, &Policy::default());
-    let mut own = Troubles::of(0, &decision, 0, Strays::default());
-    let ready = |troubles: &Troubles| said(&Reach::Answers, troubles, "Ready");
-    let (reason, text) = ready(&own);
+    let mut plan = decide(&seen, &Policy::default());
+    assert_eq!(trouble(1, &plan, 0), None);
+    let ready = |plan: &HostPlan| {
+        let report = Report { trouble: trouble(0, plan, 0), ..Report::default() };
+        said(&Reach::Answers, &report, "Ready")
+    };
+    let (reason, text) = ready(&plan);
     assert_eq!(reason, "HostsRefused");
     assert!(text.contains("2 hosts") && text.ends_with(quota), "{text}");
-    own.refused = None;
-    let (reason, text) = ready(&own);
+    plan.verdicts.retain(|it| it.reason != Reason::HostRefused);
+    let (reason, text) = ready(&plan);
     assert_eq!(reason, "HostsFailed");
     assert!(text.ends_with("metal/n3: timed out"), "{text}");
-    let none = Troubles { strays: Some(Strays::default()), ..Troubles::default() };
-    assert_eq!(Troubles::of(1, &decision, 0, Strays::default()), none);
 }
 
 /// The message of `Ready`, with what it was before.
@@ -97,9 +99,9 @@ fn ready(
         counts: Some(counts),
         ..BareMetalHostDiscoveryStatus::default()
     };
-    let troubles = Troubles { strays, ..Troubles::default() };
+    let report = strays.map(|strays| Report { strays, ..Report::default() });
     let racks = resource("racks", spec);
-    conditions(&racks, &Reach::Answers, &troubles, &mut status, Timestamp::UNIX_EPOCH);
+    conditions(&racks, &Reach::Answers, report.as_ref(), &mut status, Timestamp::UNIX_EPOCH);
     status.conditions.into_iter().filter(|it| it.type_ == "Ready").collect()
 }
 
@@ -168,8 +170,8 @@ fn the_event_of_a_machine_that_waits_says_what_to_do() {
 #[test]
 fn a_node_that_ironic_fails_for_is_told_where_hosts_with_a_bmc_wait_for_it() {
     let why = "no host with a BMC is made: Ironic fails for node 0f92160d".to_owned();
-    let troubles = Troubles { uncompared: Some(why.clone()), ..Troubles::default() };
-    let ready = said(&Reach::Answers, &troubles, "Ready");
+    let trouble = Some(("BmcAddressUncompared", why.clone()));
+    let ready = said(&Reach::Answers, &Report { trouble, ..Report::default() }, "Ready");
     assert_eq!(ready, ("BmcAddressUncompared".to_owned(), why));
     let waits = |reason: &str| {
         let entry = ListedHost { reason: Some(reason.to_owned()), ..ListedHost::default() };
@@ -228,7 +230,7 @@ fn a_resource_makes_no_hosts_before_an_older_one_that_nobody_can_read_is_correct
     racks.give_way(&unread(9));
 
     let mut status = BareMetalHostDiscoveryStatus::default();
-    conditions(&racks, &Reach::Answers, &Troubles::default(), &mut status, at(12));
+    conditions(&racks, &Reach::Answers, None, &mut status, at(12));
     let ready = status.conditions.iter().find(|it| it.type_ == "Ready").unwrap();
     assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("False", "OlderUndecodable"));
     assert!(ready.message.starts_with("metal/odd is older"), "{}", ready.message);
