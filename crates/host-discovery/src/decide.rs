@@ -316,7 +316,7 @@ impl<'a> Taken<'a> {
             _ => Reason::IronicFails,
         });
         let reason = match (&machine.inventory, unanswered) {
-            (Reading::Facts(_), _) if !machine.ports.is_empty() => return None,
+            _ if machine.is_whole() => return None,
             (Reading::TooLarge(_), _) => Reason::InventoryTooLarge,
             _ if failed => Reason::InspectionFailed,
             (_, Some(unanswered)) => unanswered,
@@ -441,7 +441,8 @@ fn approvals(seen: &Observed<'_>, verdicts: &[Verdict]) -> Vec<Approvals> {
     if !seen.resources.iter().any(named) {
         return Vec::new();
     }
-    let by_node: BTreeMap<_, _> = verdicts.iter().map(|verdict| (verdict.node, verdict)).collect();
+    let judged = verdicts.iter().zip(&seen.machines);
+    let by_node: BTreeMap<_, _> = judged.map(|it| (it.0.node, it)).collect();
     let mut changed = Vec::new();
     for (at, resource) in seen.resources.iter().enumerate() {
         let mut list = Approvals {
@@ -450,12 +451,13 @@ fn approvals(seen: &Observed<'_>, verdicts: &[Verdict]) -> Vec<Approvals> {
             unknown: resource.strange_approvals.clone(),
         };
         for node in &resource.approved {
-            let verdict = by_node.get(node);
+            let judged = by_node.get(node);
             let is_host = seen.hosts.has_node(*node)
-                || verdict
-                    .is_some_and(|it| matches!(it.reason, Reason::Known | Reason::KnownTwice));
-            let may_come = verdict.map_or(!seen.complete, |verdict| {
-                verdict.resource == Some(at) || verdict.reason.is_incomplete()
+                || judged
+                    .is_some_and(|it| matches!(it.0.reason, Reason::Known | Reason::KnownTwice));
+            // Whose a machine is that does not say all of itself yet, nobody knows; one that is nobody's is left out.
+            let may_come = judged.map_or(!seen.complete, |(verdict, machine)| {
+                verdict.resource == Some(at) || (verdict.resource.is_some() && !machine.is_whole())
             });
             if is_host {
                 continue;

@@ -40,6 +40,11 @@ impl Machine {
     pub fn unread(node: NodeId) -> Self {
         Self { node, enrolled: true, ..Self::default() }
     }
+
+    /// Whether it says all that a host is made of.
+    pub fn is_whole(&self) -> bool {
+        self.inventory.facts().is_some() && !self.ports.is_empty()
+    }
 }
 
 /// What came of asking for an inventory.

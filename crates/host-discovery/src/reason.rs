@@ -183,21 +183,6 @@ impl Reason {
         let is_there = |(list, _): &(Location, Sort)| self.about().places.contains(list);
         lists.into_iter().find(is_there).map_or(Sort::Unlisted, |(_, sort)| sort)
     }
-
-    /// Whether it is said of a machine of which too little is known to tell whose it is.
-    pub(crate) fn is_incomplete(self) -> bool {
-        matches!(
-            self,
-            Self::AwaitsInventory
-                | Self::AwaitsPorts
-                | Self::InspectionFailed
-                | Self::NoInventory
-                | Self::InventoryTooLarge
-                | Self::InventoryUnreadable
-                | Self::IronicFails
-                | Self::NoUsablePort
-        )
-    }
 }
 
 reasons! {
