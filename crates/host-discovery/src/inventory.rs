@@ -58,8 +58,6 @@ pub struct Facts {
     pub uefi: Option<bool>,
     /// Address of the interface that it boots from; none without a port.
     pub boot_mac: Option<Mac>,
-    /// The one that it says it was booted by, where Ironic has no port of it and another one stands in.
-    pub portless_boot: Option<Mac>,
     /// Addresses of interfaces in the inventory. Others may claim the same.
     pub macs: Vec<Mac>,
     /// The address that can name it: one that identifies, if there is one.
@@ -168,7 +166,6 @@ impl InventoryDigest {
                 _ => None,
             },
             boot_mac: None,
-            portless_boot: None,
             macs,
             ip: None,
             addresses,
@@ -211,8 +208,7 @@ impl InventoryDigest {
     pub fn facts(self, ports: &[Port]) -> Facts {
         let boot_mac = self.boot_mac(ports);
         let ip = self.naming_address(boot_mac);
-        let portless_boot = self.booted.first().copied().filter(|mac| Some(*mac) != boot_mac);
-        Facts { boot_mac, portless_boot, ip, ..self.facts }
+        Facts { boot_mac, ip, ..self.facts }
     }
 
     /// The address of the interface that the machine boots from: the one that it says it was booted

@@ -7,7 +7,6 @@ use api_types::metal3::ListedHost;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::driver::NodeDriver;
-use crate::mac::Mac;
 use crate::naming::{ROOMY, Unusable, quotable};
 use crate::node_id::NodeId;
 
@@ -162,11 +161,6 @@ pub fn not_named_by(passed_over: &[String]) -> String {
 /// Not all of its hardware has room.
 pub const HARDWARE_LEFT_OUT: &str =
     "; it told more about its hardware than a host can hold, the rest is left out";
-
-/// Ironic has no port of the interface that it says it was booted by.
-pub fn portless_boot(mac: Mac) -> String {
-    format!("; it says that it was booted by {mac}, of which Ironic has no port")
-}
 
 /// What comes of its disks.
 pub fn erased(has_bmc: bool) -> &'static str {

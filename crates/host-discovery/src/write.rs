@@ -222,12 +222,10 @@ fn event_of(order: Order<'_>, details: &HardwareDetails) -> Event {
     let fell_back: Vec<String> = passed_over
         .map(|(detail, why)| format!("{}: {why}", json!(detail).as_str().unwrap_or_default()))
         .collect();
-    let portless = machine.inventory.facts().and_then(|facts| facts.portless_boot);
     let parts = [
         Some(text::made_host(name, machine.node)),
         (!fell_back.is_empty()).then(|| text::not_named_by(&fell_back)),
         details.cut.then(|| text::HARDWARE_LEFT_OUT.to_owned()),
-        portless.map(text::portless_boot),
         resource.erases().then(|| text::erased(resource.bmc.is_some()).to_owned()),
         Some(text::made_for(&resource.namespace, &resource.name)),
     ];

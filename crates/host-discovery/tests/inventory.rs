@@ -164,17 +164,6 @@ fn the_address_is_the_boot_interfaces_then_the_first_in_name_order() {
 }
 
 #[test]
-fn an_interface_that_the_machine_was_booted_by_and_that_has_no_port_is_told() {
-    let inventory = three(&json!({"pxe_interface": "52:54:00:00:07:02"}), "eno1");
-    let told = |ports: &[Port]| {
-        let facts = InventoryDigest::read(&inventory).facts(ports);
-        (facts.boot_mac, facts.portless_boot)
-    };
-    assert_eq!(told(&[port(2, true), port(3, false)]), (Some(mac(2)), None));
-    assert_eq!(told(&[port(3, false)]), (Some(mac(3)), Some(mac(2))));
-}
-
-#[test]
 fn a_management_controller_that_is_not_there_has_no_address() {
     for (v4, v6, found) in [
         (json!("0.0.0.0"), json!("::/0"), &[][..]),
