@@ -322,7 +322,7 @@ impl<'a> Taken<'a> {
             (_, Some(unanswered)) => unanswered,
             (Reading::Unread | Reading::None, None) if late => Reason::NoInventory,
             (Reading::Unread | Reading::None, None) => Reason::AwaitsInventory,
-            (Reading::Facts(_), None) if late || machine.strange_ports > 0 => Reason::NoUsablePort,
+            (Reading::Facts(_), None) if late => Reason::NoUsablePort,
             (Reading::Facts(_), None) => Reason::AwaitsPorts,
         };
         let mut verdict = Verdict::new(machine, reason);

@@ -308,23 +308,3 @@ pub(crate) fn printable(text: &str, longest: usize) -> String {
 
 /// Ports of one node that are read.
 pub const MOST_PORTS: usize = 256;
-
-/// Ports of one node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ports {
-    /// Those whose address identifies.
-    pub usable: Vec<Port>,
-    /// How many others it has.
-    pub strange: u32,
-}
-
-impl Ports {
-    /// One more. So many as anybody looks at are kept.
-    pub fn add(&mut self, port: &ironic::Port) {
-        match Port::read(port) {
-            Some(_) if self.usable.len() >= MOST_PORTS => {}
-            Some(port) => self.usable.push(port),
-            None => self.strange = self.strange.saturating_add(1),
-        }
-    }
-}

@@ -27,8 +27,6 @@ pub struct Machine {
     pub known_for: Duration,
     /// Ports whose address identifies.
     pub ports: Vec<Port>,
-    /// Ports whose address does not.
-    pub strange_ports: u32,
     /// What it said about itself.
     pub inventory: Reading,
     /// Whether a host was made for this very node before.

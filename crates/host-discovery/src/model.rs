@@ -16,7 +16,7 @@ use kube::ResourceExt as _;
 
 use crate::driver::{NodeDriver, drivers_of};
 use crate::index::Index;
-use crate::inventory::Ports;
+use crate::inventory::Port;
 use crate::machine::{Machine, Shown};
 use crate::naming::Named;
 use crate::node_id::NodeId;
@@ -473,7 +473,7 @@ pub enum Write {
 #[derive(Clone, Debug, Default)]
 pub struct Job {
     /// Its ports, where a list has shown them.
-    pub listed: Option<Ports>,
+    pub listed: Option<Vec<Port>>,
     /// Whether a list has shown the node itself.
     pub known: bool,
     /// Whether it was read before, and is only looked at once more.

@@ -15,7 +15,7 @@ use ironic::Class;
 
 use crate::hardware::HardwareDetails;
 use crate::index::Index;
-use crate::inventory::{Facts, Ports, abridged};
+use crate::inventory::{Facts, Port, abridged};
 use crate::machine::{Machine, Reading, Shown};
 use crate::model::{HostPlan, Step, Unmarked, Verdict};
 use crate::node_id::NodeId;
@@ -73,8 +73,8 @@ pub enum Look {
         inventory: Reading,
         /// The inventory as it stands on a host.
         details: Option<HardwareDetails>,
-        /// Its ports.
-        ports: Ports,
+        /// Its ports whose address identifies.
+        ports: Vec<Port>,
     },
     /// Ironic did not say: the kind of its failure, and its words.
     Failed(Class, String),
@@ -321,9 +321,8 @@ impl Nodes {
                 track.contested = false;
                 self.facts -= machine.bytes();
                 machine.inventory = inventory;
-                machine.ports = ports.usable;
+                machine.ports = ports;
                 machine.ports.shrink_to_fit();
-                machine.strange_ports = ports.strange;
                 self.facts += machine.bytes();
                 track.useless = match (machine.is_useless(), machine.last_error == error) {
                     (true, true) => track.useless.saturating_add(1),
@@ -546,9 +545,9 @@ impl Machine {
         }
     }
 
-    /// Whether it is likely to stay so.
+    /// Whether it is likely to stay so. The inventory comes last: what has no port then has none that identifies it.
     fn is_useless(&self) -> bool {
-        self.is_unread() && (self.last_error.is_some() || self.strange_ports > 0)
+        self.is_unread() && (self.last_error.is_some() || self.inventory.facts().is_some())
     }
 }
 

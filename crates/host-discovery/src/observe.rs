@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::context::{Context, News};
 use crate::hardware::{HardwareDetails, LateFields};
-use crate::inventory::{InventoryDigest, MOST_PORTS, Ports};
+use crate::inventory::{InventoryDigest, MOST_PORTS, Port};
 use crate::machine::Reading;
 use crate::model::{Job, Looked, Made, Unmarked};
 use crate::node_id::NodeId;
@@ -54,7 +54,7 @@ pub struct Places {
     /// After this port.
     ports: Option<String>,
     /// Ports of nodes that are still to be read: the list does not show them again.
-    pub found: HashMap<NodeId, Ports>,
+    pub found: HashMap<NodeId, Vec<Port>>,
     /// A list of all nodes that did not come to its end: when it began, and the last node that it showed. The next one goes on
     /// with it, or a list that takes longer than it may would never end.
     pub unfinished: Option<(Instant, Option<String>)>,
@@ -213,8 +213,11 @@ async fn list_new_ports(ironic: &Client, places: &mut Places, due: &[NodeId]) ->
                 attempts = 0;
                 for port in &page {
                     let node = port.node_uuid.as_deref().and_then(NodeId::parse);
-                    if let Some(node) = node.filter(|node| wanted.contains(node)) {
-                        places.found.entry(node).or_default().add(port);
+                    let Some(node) = node.filter(|node| wanted.contains(node)) else { continue };
+                    let found = places.found.entry(node).or_default();
+                    // So many as anybody looks at.
+                    if found.len() < MOST_PORTS {
+                        found.extend(Port::read(port));
                     }
                 }
                 places.ports = pages.last_seen().map(str::to_owned);
@@ -251,7 +254,7 @@ where
 async fn look(
     ironic: &Client,
     id: NodeId,
-    listed: Option<Ports>,
+    listed: Option<Vec<Port>>,
     known: bool,
     late: LateFields,
 ) -> Result<Look, Error> {
@@ -267,25 +270,25 @@ async fn look(
         read = Some(Box::new(patiently(|| node(ironic, id)).await?));
     }
     let waits = is_silent && read.as_ref().is_some_and(|node| node.last_error.is_none());
-    let has_all = |ports: &Ports| told.as_ref().is_ok_and(|(told, _)| told.has_all(&ports.usable));
+    let has_all = |ports: &Vec<Port>| told.as_ref().is_ok_and(|(told, _)| told.has_all(ports));
     let ports = match listed.filter(has_all) {
-        _ if waits => Ports::default(),
+        _ if waits => Vec::new(),
         Some(listed) => listed,
         None => match patiently(|| ports_of(ironic, &text)).await {
             // So many interfaces no machine has.
             Err(error) if error.class() == Class::TooLarge => {
                 told = Err(too_large(&told));
-                Ports::default()
+                Vec::new()
             }
             ports => ports?,
         },
     };
-    if ports.usable.is_empty() && read.is_none() {
+    if ports.is_empty() && read.is_none() {
         // An error may say why.
         read = Some(Box::new(patiently(|| node(ironic, id)).await?));
     }
     let (inventory, details) = match told {
-        Ok((told, details)) => (Reading::Facts(Box::new(told.facts(&ports.usable))), Some(details)),
+        Ok((told, details)) => (Reading::Facts(Box::new(told.facts(&ports))), Some(details)),
         Err(reading) => (reading, None),
     };
     Ok(Look::Read { node: read, inventory, details, ports })
@@ -307,12 +310,11 @@ fn too_large(told: &Result<(InventoryDigest, HardwareDetails), Reading>) -> Read
     Reading::TooLarge(bmc.to_vec())
 }
 
-async fn ports_of(ironic: &Client, node: &str) -> Result<Ports, Error> {
+async fn ports_of(ironic: &Client, node: &str) -> Result<Vec<Port>, Error> {
     let query =
         PortQuery { detail: PORT_FIELDS, node: Some(node.to_owned()), ..PortQuery::default() };
-    let mut ports = Ports::default();
-    ironic.ports(query)?.collect(MOST_PORTS).await?.iter().for_each(|port| ports.add(port));
-    Ok(ports)
+    let ports = ironic.ports(query)?.collect(MOST_PORTS).await?;
+    Ok(ports.iter().filter_map(Port::read).collect())
 }
 
 /// The node as it is now.

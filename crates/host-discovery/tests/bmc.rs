@@ -15,7 +15,7 @@ use host_discovery::decide::decide;
 use host_discovery::hardware::{HardwareDetails, LateFields};
 use host_discovery::host::new_host;
 use host_discovery::index::Index;
-use host_discovery::inventory::{InventoryDigest, Ports};
+use host_discovery::inventory::InventoryDigest;
 use host_discovery::machine::{Machine, Reading};
 use host_discovery::model::{HostPlan, Observed};
 use host_discovery::nodes::{Look, Nodes};
@@ -443,7 +443,7 @@ impl Rack {
     fn read(&mut self, number: u8, answer: &Answer) {
         let bmc = if number == 3 { "192.0.2.8" } else { "192.0.2.7" };
         let Machine { inventory, ports, .. } = naming(number, &[bmc]);
-        let (inventory, usable) = match answer {
+        let (inventory, ports) = match answer {
             Answer::All => (inventory, ports),
             Answer::TooManyPorts => (Reading::TooLarge(inventory.bmc().to_vec()), Vec::new()),
             Answer::None(class) => {
@@ -453,7 +453,6 @@ impl Rack {
         };
         let shown = json!({"uuid": node(number).to_string(), "provision_state": "enroll"});
         let shown = Some(Box::new(serde_json::from_value(shown).unwrap()));
-        let ports = Ports { usable, strange: 0 };
         let look = Look::Read { node: shown, inventory, details: None, ports };
         self.nodes.read(node(number), look, self.at);
     }

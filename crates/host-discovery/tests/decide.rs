@@ -317,7 +317,7 @@ fn inventories_that_cannot_be_read_and_ports_that_identify_nobody_are_failures()
     }
     let mut zero = machine(1);
     zero.ports.clear();
-    zero.strange_ports = 1;
+    zero.known_for = Policy::default().give_up;
     assert_eq!(reason(zero, &json!({})), Reason::NoUsablePort);
     assert_eq!(Reason::NoUsablePort.sort(), Sort::Failed);
 }

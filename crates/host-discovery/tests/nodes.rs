@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use controller_kit::engine::ObjectKey;
 use host_discovery::decide::decide;
 use host_discovery::index::Index;
-use host_discovery::inventory::{Facts, Port, Ports};
+use host_discovery::inventory::{Facts, Port};
 use host_discovery::machine::{Machine, Reading};
 use host_discovery::model::{HostPlan, Observed, Strays, Unmarked};
 use host_discovery::nodes::{Look, Nodes};
@@ -52,7 +52,7 @@ impl Known {
     }
 
     fn read(&mut self, number: u8, inventory: Reading, node: Option<ironic::Node>) {
-        let ports = Ports { usable: vec![port(number, 0)], strange: 0 };
+        let ports = vec![port(number, 0)];
         let look = Look::Read { node: node.map(Box::new), inventory, details: None, ports };
         self.nodes.read(world::node(number), look, self.at);
     }
@@ -60,12 +60,8 @@ impl Known {
     /// A node without ports and inventory is read, of which Ironic says what went wrong.
     fn read_ghost(&mut self, number: u8, error: &str) {
         let read = Some(Box::new(shown(number, &json!({ "last_error": error }))));
-        let look = Look::Read {
-            node: read,
-            inventory: Reading::None,
-            details: None,
-            ports: Ports::default(),
-        };
+        let look =
+            Look::Read { node: read, inventory: Reading::None, details: None, ports: Vec::new() };
         self.nodes.read(node(number), look, self.at);
     }
 
@@ -585,8 +581,7 @@ fn discover(nodes: &mut Nodes, numbers: Range<u32>, nics: u8, says: &Facts) {
         let [_, b, c, d] = number.to_be_bytes();
         let mac = |nic| Mac::parse(&format!("52:{nic:02x}:00:{b:02x}:{c:02x}:{d:02x}")).unwrap();
         let facts = Facts { macs: (0..nics).map(mac).collect(), ..says.clone() };
-        let usable = facts.macs.iter().map(|mac| Port { mac: *mac, pxe: true }).collect();
-        let ports = Ports { usable, strange: 0 };
+        let ports = facts.macs.iter().map(|mac| Port { mac: *mac, pxe: true }).collect();
         let inventory = Reading::Facts(Box::new(facts));
         let look = Look::Read { node: None, inventory, details: None, ports };
         nodes.read(id(number), look, at);

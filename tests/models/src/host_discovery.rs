@@ -140,7 +140,6 @@ impl Racks {
             unanswered: None,
             known_for: Duration::ZERO,
             ports: if node.complete { vec![Port { mac: own, pxe: true }] } else { Vec::new() },
-            strange_ports: 0,
             inventory: if node.complete { Reading::Facts(Box::new(facts)) } else { Reading::None },
             had_host: node.marked,
         }

@@ -47,7 +47,6 @@ pub(crate) fn machine(number: u8) -> Machine {
         unanswered: None,
         known_for: Duration::ZERO,
         ports: vec![port(number, 0), port(number, 1)],
-        strange_ports: 0,
         inventory: Reading::Facts(Box::new(facts(number))),
         had_host: false,
     }
