@@ -4,10 +4,11 @@ use std::cmp::Reverse;
 use std::net::IpAddr;
 
 use api_types::metal3::DiscoveredBmc;
+use ipnet::IpNet;
 
 use crate::driver::drivers_of;
 use crate::inventory::Facts;
-use crate::selector::{Subnet, entries};
+use crate::selector::{entries, read_subnet};
 use crate::text::{NO_BMC_TEMPLATE, wrong};
 
 const PLACEHOLDER: &str = "{bmcAddress}";
@@ -17,7 +18,7 @@ const PLACEHOLDER: &str = "{bmcAddress}";
 pub struct BmcPolicy {
     /// What stands before and behind the IP address; none where the template makes no address that the operator can read.
     around: Option<(String, String)>,
-    subnets: Vec<Subnet>,
+    subnets: Vec<IpNet>,
 }
 
 /// A BMC that a machine names.
@@ -36,7 +37,7 @@ impl BmcPolicy {
         if around.is_none() {
             mistakes.push(wrong("bmc.addressTemplate", &given.address_template, NO_BMC_TEMPLATE));
         }
-        let read = |it: &str| Subnet::read("bmc.subnets", it);
+        let read = |it: &str| read_subnet("bmc.subnets", it);
         Self { around, subnets: entries(&given.subnets, mistakes, read) }
     }
 
@@ -49,7 +50,7 @@ impl BmcPolicy {
     /// pasted: any other text of the machine could lead to another host.
     pub fn proposed(&self, facts: &Facts) -> Option<ProposedBmc> {
         let (before, behind) = self.around.as_ref()?;
-        let is_inside = |ip: IpAddr| self.subnets.iter().any(|it| it.holds(ip));
+        let is_inside = |ip: IpAddr| self.subnets.iter().any(|it| it.contains(&ip));
         let all = facts.bmc.iter().map(IpAddr::to_canonical);
         let ip = all.min_by_key(|ip| (Reverse(is_inside(*ip)), ip.is_ipv6()))?;
         let host = if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() };

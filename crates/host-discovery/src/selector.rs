@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use api_types::metal3::HostSelector;
+use ipnet::IpNet;
 
 use crate::inventory::{Facts, Port};
 use crate::mac::{Mac, hex};
@@ -14,17 +15,11 @@ use crate::text::{MAC_PREFIX_OF_GROUPS, NO_MAC_PREFIX, NO_SUBNET, wrong};
 pub struct Selector {
     given: HostSelector,
     mac_prefixes: Vec<MacPrefix>,
-    subnets: Vec<Subnet>,
+    subnets: Vec<IpNet>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct MacPrefix(Vec<u8>);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Subnet {
-    network: IpAddr,
-    bits: u32,
-}
 
 impl Selector {
     /// Reads a selector, and says what in it no machine can match.
@@ -32,7 +27,7 @@ impl Selector {
         let mut mistakes = Vec::new();
         let mac_prefixes = entries(&given.mac_prefixes, &mut mistakes, MacPrefix::read);
         let subnets =
-            entries(&given.subnets, &mut mistakes, |it| Subnet::read("selector.subnets", it));
+            entries(&given.subnets, &mut mistakes, |it| read_subnet("selector.subnets", it));
         let mut given = given.clone();
         for texts in [&mut given.manufacturers, &mut given.products, &mut given.architectures] {
             for text in texts {
@@ -52,7 +47,7 @@ impl Selector {
         let Self { given, mac_prefixes, subnets } = self;
         let mut macs = ports.iter().map(|port| port.mac).chain(facts.macs.iter().copied());
         let begins = |mac| mac_prefixes.iter().any(|prefix| prefix.begins(mac));
-        let is_within = |ip: &IpAddr| subnets.iter().any(|subnet| subnet.holds(*ip));
+        let is_within = |ip: &IpAddr| subnets.iter().any(|it| it.contains(&ip.to_canonical()));
         has(&given.manufacturers, facts.manufacturer.as_deref())
             && has(&given.products, facts.product.as_deref())
             && has(&given.architectures, facts.architecture.as_deref())
@@ -98,27 +93,6 @@ impl MacPrefix {
     }
 }
 
-impl Subnet {
-    pub(crate) fn read(field: &str, given: &str) -> Result<Self, String> {
-        let mistake = || wrong(field, given, NO_SUBNET);
-        let (network, bits) = given.trim().split_once('/').ok_or_else(mistake)?;
-        let network: IpAddr = network.parse().map_err(|_| mistake())?;
-        let bits: u32 = bits.parse().map_err(|_| mistake())?;
-        let most = if network.is_ipv4() { 32 } else { 128 };
-        if bits > most {
-            return Err(mistake());
-        }
-        Ok(Self { network, bits })
-    }
-
-    pub(crate) fn holds(&self, ip: IpAddr) -> bool {
-        let differs = match (self.network, ip.to_canonical()) {
-            (IpAddr::V4(network), IpAddr::V4(ip)) => {
-                u128::from(network.to_bits() ^ ip.to_bits()) << 96
-            }
-            (IpAddr::V6(network), IpAddr::V6(ip)) => network.to_bits() ^ ip.to_bits(),
-            _ => return false,
-        };
-        differs.leading_zeros() >= self.bits
-    }
+pub(crate) fn read_subnet(field: &str, given: &str) -> Result<IpNet, String> {
+    given.trim().parse().map_err(|_| wrong(field, given, NO_SUBNET))
 }
