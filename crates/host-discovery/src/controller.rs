@@ -31,7 +31,7 @@ use crate::reason::Pass;
 use crate::report::{report, trouble, word};
 use crate::settings::Policy;
 use crate::sighting::Sighting;
-use crate::table::{self, Failing, IRONIC, MISSES, Table};
+use crate::table::{self, IRONIC, MISSES, Table};
 use crate::waits::{IRONIC_RETRY, IRONIC_RETRY_MAX, PASS_DEADLINE, REFUSED_RETRY, SHORTEST_WAIT};
 use crate::{adopt, discovery, making, observe, status, text, write};
 
@@ -198,7 +198,7 @@ async fn stand_by(rules: &Rules) -> Infallible {
             misses = if passes { misses + 1 } else { 0 };
             // One miss alone is told to nobody.
             if misses == 0 || misses >= MISSES {
-                table::told(context, &checked.map_err(|error| (error, Failing::All)));
+                table::told(context, checked.as_ref().err().map(|error| (error, IRONIC)));
             }
             if rules.table.with(|table| table.is_none()) {
                 context.forget_most();

@@ -21,7 +21,8 @@ use crate::refusals::{Cause, Refusals};
 use crate::resource::Resource;
 use crate::waits::{FIRST_RETRY, HANGS_AFTER, IRONIC_RETRY, SHORTEST_WAIT};
 
-/// The conditions of readiness: that Ironic answers, and that it lists its nodes.
+/// The conditions of readiness: that Ironic answers, and that it lists its nodes. Where it does not list them another replica
+/// would get none either: it does not lead instead, or the two would end each other for as long as that lasts.
 pub const IRONIC: &str = "ironic";
 const IRONIC_LISTS: &str = "ironic-lists";
 /// So many failures in a row are silence; one alone is told to nobody, and asked again soon.
@@ -175,7 +176,7 @@ impl Table {
                 }
                 // Many machines may tell of one silence.
                 News::Silence(_) if self.misses > 0 => {}
-                News::Silence(error) => self.failed(context, error, Failing::All),
+                News::Silence(error) => self.failed(context, error, IRONIC),
                 News::Looked(looked) => self.looked(context, looked),
                 News::Made(node, made) => self.made(node, made),
                 News::Decided(plan, at) => {
@@ -216,7 +217,7 @@ impl Table {
                 }
                 self.next_poll = now + context.policy.poll_interval;
                 (self.reach, self.misses) = (Reach::Answers, 0);
-                told(context, &Ok(()));
+                told(context, None);
             }
             // The node after which the list was to go on is gone: so may be others.
             Err(error) if error.class() == Class::MarkerGone => {
@@ -226,15 +227,15 @@ impl Table {
             }
             Err(error) => {
                 let checked = observe::within(HANGS_AFTER, "Ironic", context.ironic.check()).await;
-                let failing = if checked.is_ok() { Failing::Lists } else { Failing::All };
-                self.failed(context, error, failing);
+                let lacking = if checked.is_ok() { IRONIC_LISTS } else { IRONIC };
+                self.failed(context, error, lacking);
             }
         }
     }
 
     /// Takes notice that Ironic did not answer. That it answers, only a list tells: while lists fail, other answers say nothing
     /// of new machines.
-    fn failed(&mut self, context: &Context, error: ironic::Error, failing: Failing) {
+    fn failed(&mut self, context: &Context, error: ironic::Error, lacking: &'static str) {
         let unit = backoff::random_unit();
         let (interval, now) = (context.policy.poll_interval, Instant::now());
         let (was, class) = (self.answers(), error.class());
@@ -251,7 +252,7 @@ impl Table {
             tracing::warn!(error = %error, "Ironic does not answer");
         }
         self.reach.silent(class, error.to_string(), now);
-        told(context, &Err((error, failing)));
+        told(context, Some((&error, lacking)));
     }
 
     /// Takes notice of machines that were looked at once more.
@@ -260,7 +261,7 @@ impl Table {
             observe::note(context, &mut self.nodes, page, *at);
         }
         if let Some(error) = looked.silence {
-            self.failed(context, error, Failing::All);
+            self.failed(context, error, IRONIC);
         }
     }
 
@@ -348,29 +349,17 @@ impl Table {
     }
 }
 
-/// What Ironic does not answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failing {
-    /// Anything.
-    All,
-    /// Lists of nodes alone. Another replica would get none either: it does not lead instead, or the two would end each other
-    /// for as long as that lasts.
-    Lists,
-}
-
-/// Shows whether Ironic answers.
-pub fn told(context: &Context, result: &Result<(), (ironic::Error, Failing)>) {
+/// Shows whether Ironic answers, or else which condition of readiness is lacking.
+pub fn told(context: &Context, failure: Option<(&ironic::Error, &'static str)>) {
     let readiness = &context.kit.readiness;
-    context.metrics.ironic_reachable.set(result.is_ok().into());
-    match result {
-        Ok(()) => [IRONIC, IRONIC_LISTS].into_iter().for_each(|it| readiness.ready(it)),
-        Err((error, failing)) => {
-            context.metrics.ironic_failed(error);
-            let lacking = if *failing == Failing::Lists { IRONIC_LISTS } else { IRONIC };
-            if lacking == IRONIC_LISTS {
-                readiness.ready(IRONIC);
-            }
-            readiness.not_ready(lacking, &error.to_string());
+    context.metrics.ironic_reachable.set(failure.is_none().into());
+    for it in [IRONIC, IRONIC_LISTS] {
+        match failure {
+            Some((error, lacking)) if lacking == it => readiness.not_ready(it, &error.to_string()),
+            _ => readiness.ready(it),
         }
+    }
+    if let Some((error, _)) = failure {
+        context.metrics.ironic_failed(error);
     }
 }
