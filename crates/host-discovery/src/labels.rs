@@ -4,7 +4,6 @@ use api_types::name::is_name;
 use controller_kit::config::is_label_value;
 
 use crate::naming::digits_of;
-use crate::text::{LABEL_KEY, LABEL_PREFIX, LABEL_VALUE};
 
 /// Characters that the value of a label may have.
 const LONGEST: usize = 63;
@@ -38,19 +37,16 @@ pub fn distinct_value_of(text: &str) -> Option<String> {
     Some(format!("{}-{digits}", kept.trim_end_matches(['_', '.', '-'])))
 }
 
-/// What keeps a text from being the value of a label.
-pub fn mistake_in_value(text: &str) -> Option<&'static str> {
-    (!text.is_empty() && !is_label_value(text)).then_some(LABEL_VALUE)
+/// Whether a text can be the value of a label.
+pub fn is_value(text: &str) -> bool {
+    text.is_empty() || is_label_value(text)
 }
 
-/// What keeps a text from being the key of a label.
-pub fn mistake_in_key(text: &str) -> Option<&'static str> {
+/// Whether a text can be the key of a label.
+pub fn is_key(text: &str) -> bool {
     let prefixed = text.split_once('/');
     let name = prefixed.map_or(text, |(_, name)| name);
-    if !is_label_value(name) {
-        return Some(LABEL_KEY);
-    }
-    prefixed.is_some_and(|(prefix, _)| !is_name(prefix)).then_some(LABEL_PREFIX)
+    is_label_value(name) && prefixed.is_none_or(|(prefix, _)| is_name(prefix))
 }
 
 #[cfg(test)]
@@ -85,7 +81,7 @@ mod tests {
         let [first, second] = ["1", "2"].map(|end| distinct_value_of(&name(end)).unwrap());
         assert_ne!(first, second);
         for value in [&first, &second] {
-            assert_eq!((value.len(), mistake_in_value(value)), (63, None), "{value}");
+            assert!(value.len() == 63 && is_value(value), "{value}");
         }
         assert_eq!(distinct_value_of("racks").as_deref(), Some("racks"));
         assert_eq!(distinct_value_of(&"v".repeat(63)), Some("v".repeat(63)));
@@ -94,16 +90,16 @@ mod tests {
     #[test]
     fn keys_that_the_api_server_refuses_are_refused() {
         for key in ["a", "example.com/A_b.c", "feature.node.kubernetes.io/x"] {
-            assert_eq!(mistake_in_key(key), None, "{key}");
+            assert!(is_key(key), "{key}");
         }
         for key in
             ["", "a/", "/a", "a/b/c", "-a", "a b", "Example.com/a", "a..b/c", &"a".repeat(64)]
         {
-            assert!(mistake_in_key(key).is_some(), "{key}");
+            assert!(!is_key(key), "{key}");
         }
-        assert_eq!(mistake_in_value(""), None);
+        assert!(is_value(""));
         for value in ["-a", "a b", "ä", &"a".repeat(64)] {
-            assert!(mistake_in_value(value).is_some(), "{value}");
+            assert!(!is_value(value), "{value}");
         }
     }
 
@@ -111,7 +107,7 @@ mod tests {
         #[test]
         fn whatever_the_hardware_says_is_a_value_or_nothing(text in "\\PC{0,90}|[a-z ._\\x00/-]{0,90}") {
             if let Some(value) = value_of(&text) {
-                prop_assert_eq!(mistake_in_value(&value), None, "{:?}", value);
+                prop_assert!(is_value(&value), "{:?}", value);
             }
         }
     }

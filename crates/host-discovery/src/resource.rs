@@ -217,21 +217,24 @@ fn legal<'a>(
 ) -> BTreeMap<String, String> {
     let mut kept = BTreeMap::new();
     for (key, value) in given {
-        match labels::mistake_in_value(value) {
-            _ if !is_legal_key(field, key, mistakes) => {}
-            Some(mistake) => mistakes.push(text::label_value(field, key, value, mistake)),
-            None => drop(kept.insert(key.clone(), value.clone())),
+        if !is_legal_key(field, key, mistakes) {
+            continue;
+        }
+        if labels::is_value(value) {
+            kept.insert(key.clone(), value.clone());
+        } else {
+            mistakes.push(text::label_value(field, key, value));
         }
     }
     kept
 }
 
 fn is_legal_key(field: &str, key: &str, mistakes: &mut Vec<String>) -> bool {
-    if let Some(mistake) = labels::mistake_in_key(key) {
-        mistakes.push(text::label_key(field, key, mistake));
-        return false;
+    let is_legal = labels::is_key(key);
+    if !is_legal {
+        mistakes.push(text::label_key(field, key));
     }
-    true
+    is_legal
 }
 
 fn approvals(text: Option<&String>) -> (BTreeSet<NodeId>, Vec<String>) {

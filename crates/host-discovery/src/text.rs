@@ -290,22 +290,20 @@ pub fn bmc_of_node(other: NodeId) -> String {
 pub const NO_NAME_TEMPLATE: &str = "makes no name: prefix and suffix have lower-case letters, digits and '-' alone, no '-' where the name begins or ends, and at most 62 characters together";
 
 /// The key of a label.
-pub fn label_key(field: &str, key: &str, mistake: &str) -> String {
-    format!("{field}: \"{}\": {mistake}", quotable(key))
+pub fn label_key(field: &str, key: &str) -> String {
+    format!(
+        "{field}: \"{}\": the key of a label has at most 63 letters, digits, '-', '_' or '.', begins and ends with a letter or digit, and may follow a domain name in lower case and '/'",
+        quotable(key)
+    )
 }
 
 /// The value of a label.
-pub fn label_value(field: &str, key: &str, value: &str, mistake: &str) -> String {
-    format!("{field}: {key}: \"{}\": {mistake}", quotable(value))
+pub fn label_value(field: &str, key: &str, value: &str) -> String {
+    format!(
+        "{field}: {key}: \"{}\": the value of a label has at most 63 letters, digits, '-', '_' or '.', and begins and ends with a letter or digit",
+        quotable(value)
+    )
 }
-
-/// What a value of a label may be.
-pub const LABEL_VALUE: &str = "the value of a label has at most 63 letters, digits, '-', '_' or '.', and begins and ends with a letter or digit";
-/// What a key of a label may be.
-pub const LABEL_KEY: &str = "the key of a label has at most 63 letters, digits, '-', '_' or '.', and begins and ends with a letter or digit";
-/// What may stand before the slash in a key.
-pub const LABEL_PREFIX: &str =
-    "what stands before '/' in the key of a label is a domain name in lower case";
 
 // Why a value names no host.
 
