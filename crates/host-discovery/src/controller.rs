@@ -311,11 +311,8 @@ impl Controller for Rules {
     ) -> Result<Outcome, Error> {
         match (key, seen, write) {
             (_, Seen::All(table), Write::Hosts(mut plan)) => {
-                let mut outcome = making::make(&self.context, table, &mut plan).await;
+                let outcome = making::make(&self.context, table, &mut plan).await;
                 self.context.publish(table, &plan);
-                if table.nodes.is_settling(&plan) {
-                    outcome.next = Some(Next::Now);
-                }
                 self.context.tell(News::Decided(plan, Instant::now()));
                 Ok(outcome)
             }

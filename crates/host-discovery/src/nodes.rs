@@ -398,26 +398,13 @@ impl Nodes {
         }
     }
 
-    /// Whether [`Nodes::settle`] would settle machines by this.
-    pub fn is_settling(&self, plan: &HostPlan) -> bool {
-        plan.verdicts.iter().any(|it| self.settles(it))
-    }
-
     /// How many nodes are hosts once that is settled.
     pub fn known_after(&self, plan: &HostPlan) -> u32 {
-        let new = |it: &&Verdict| self.settles(it) && !it.hosts.is_empty();
-        let new = plan.verdicts.iter().filter(new).count();
+        let is_new = |it: &&Verdict| {
+            it.reason == Reason::Known && self.tracked(it.node).is_some_and(|it| !it.contested)
+        };
+        let new = plan.verdicts.iter().filter(is_new).count();
         self.known().saturating_add(u32::try_from(new).unwrap_or(u32::MAX))
-    }
-
-    fn settles(&self, verdict: &Verdict) -> bool {
-        let track = self.tracked(verdict.node);
-        match verdict.reason {
-            // What is settled is never read.
-            Reason::Known => track.is_some_and(|track| !track.contested),
-            Reason::Registered => track.is_some(),
-            _ => false,
-        }
     }
 
     /// Settles what was decided: machines that are hosts or somebody else's need no more looks, incomplete ones get
