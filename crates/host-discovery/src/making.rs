@@ -61,7 +61,7 @@ pub async fn make(context: &Context, table: &Table, plan: &mut HostPlan) -> Outc
     plan.hold_back(&changed, Reason::RateLimited, text::DISCOVERY_CHANGED);
     let at = Instant::now();
     let (answers, looked) = carry_out(context, table, orders(table, plan), at).await;
-    let is_done = answers.is_empty() && !looked.answered;
+    let is_done = answers.is_empty() && looked.shown.is_empty();
     context.tell(News::Looked(looked));
     let mut others = Vec::new();
     for (node, made) in answers {

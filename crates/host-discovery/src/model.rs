@@ -485,8 +485,6 @@ pub struct Job {
 pub struct Looked {
     /// Nodes that Ironic showed, and when.
     pub shown: Vec<(Instant, Vec<ironic::Node>)>,
-    /// Whether it answered at least once.
-    pub answered: bool,
     /// That it did not, or not to us.
     pub silence: Option<ironic::Error>,
 }

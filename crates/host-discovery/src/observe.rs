@@ -147,7 +147,7 @@ pub async fn machine(context: &Context, id: NodeId) -> Option<Pass> {
     let asking = async {
         if once_more {
             let shown = vec![(Instant::now(), vec![node(&context.ironic, id).await?])];
-            return Ok(News::Looked(Looked { shown, answered: true, silence: None }));
+            return Ok(News::Looked(Looked { shown, silence: None }));
         }
         let look = look(&context.ironic, id, listed, known, context.late_fields()).await?;
         Ok(News::Read(id, look, Instant::now()))

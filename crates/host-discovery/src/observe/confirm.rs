@@ -34,7 +34,6 @@ pub async fn confirm(
                 // What lies between is not asked for: there may be thousands of hosts. Once a place was lost, all is.
                 let end = page.last().and_then(|node| NodeId::parse(&node.uuid));
                 page.iter().filter_map(|node| nodes.unchanged(node)).for_each(&mut unchanged);
-                looked.answered = true;
                 looked.shown.push((Instant::now(), page));
                 if let Some(reached) = end.filter(|it| !is_lost && nodes.has(*it)) {
                     let Some(next) = nodes.first_after(old, reached) else { break };
@@ -43,10 +42,7 @@ pub async fn confirm(
                     }
                 }
             }
-            Ok(None) => {
-                looked.answered = true;
-                break;
-            }
+            Ok(None) => break,
             Err(error) if error.class() == Class::MarkerGone => {
                 is_lost = true;
                 list.restart();
