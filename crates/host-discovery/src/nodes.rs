@@ -366,24 +366,12 @@ impl Nodes {
 
     /// The node that Ironic lists before this one, as far as is known.
     pub fn before(&self, node: NodeId) -> Option<NodeId> {
-        let order = self.order(node)?;
+        let order = *self.places.get(&node)?;
         let settled = self.settled.iter().map(|(node, it)| (it.order, *node));
         let waiting = self.waiting.range(..order).next_back();
         let waiting = waiting.map(|(order, track)| (*order, track.machine.node));
         let before = settled.filter(|(it, _)| *it < order).max().max(waiting);
         before.map(|(_, node)| node)
-    }
-
-    /// The first of these machines that Ironic lists after a node, as far as is known.
-    pub fn first_after(&self, machines: &[NodeId], node: NodeId) -> Option<NodeId> {
-        let reached = self.order(node)?;
-        let is_after = |it: &NodeId| self.order(*it).is_some_and(|order| order > reached);
-        machines.iter().copied().find(is_after)
-    }
-
-    fn order(&self, node: NodeId) -> Option<u64> {
-        let settled = || self.settled.get(&node).map(|it| it.order);
-        self.places.get(&node).copied().or_else(settled)
     }
 
     /// Whether a node is among those that may become hosts.

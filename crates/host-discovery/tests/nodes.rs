@@ -224,10 +224,6 @@ fn a_list_goes_on_before_the_oldest_of_the_machines_that_wait() {
     let before = |number| known.nodes.before(node(number));
     assert_eq!([before(3), before(1), before(2)], [None, Some(node(3)), Some(node(1))]);
     assert_eq!(before(4), None);
-    let waiting = [node(3), node(2)];
-    let after = |number| known.nodes.first_after(&waiting, node(number));
-    assert_eq!([after(3), after(1), after(2)], [Some(node(2)), Some(node(2)), None]);
-    assert_eq!(after(4), None);
 }
 
 #[test]
