@@ -14,18 +14,15 @@ use crate::text::{MAC_PREFIX_OF_GROUPS, NO_MAC_PREFIX, NO_SUBNET, wrong};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selector {
     given: HostSelector,
-    mac_prefixes: Vec<MacPrefix>,
+    mac_prefixes: Vec<Vec<u8>>,
     subnets: Vec<IpNet>,
 }
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct MacPrefix(Vec<u8>);
 
 impl Selector {
     /// Reads a selector, and says what in it no machine can match.
     pub fn read(given: &HostSelector) -> (Self, Vec<String>) {
         let mut mistakes = Vec::new();
-        let mac_prefixes = entries(&given.mac_prefixes, &mut mistakes, MacPrefix::read);
+        let mac_prefixes = entries(&given.mac_prefixes, &mut mistakes, read_mac_prefix);
         let subnets =
             entries(&given.subnets, &mut mistakes, |it| read_subnet("selector.subnets", it));
         let mut given = given.clone();
@@ -46,7 +43,7 @@ impl Selector {
     pub fn matches(&self, facts: &Facts, ports: &[Port]) -> bool {
         let Self { given, mac_prefixes, subnets } = self;
         let mut macs = ports.iter().map(|port| port.mac).chain(facts.macs.iter().copied());
-        let begins = |mac| mac_prefixes.iter().any(|prefix| prefix.begins(mac));
+        let begins = |mac: Mac| mac_prefixes.iter().any(|it| mac.octets().starts_with(it));
         let is_within = |ip: &IpAddr| subnets.iter().any(|it| it.contains(&ip.to_canonical()));
         has(&given.manufacturers, facts.manufacturer.as_deref())
             && has(&given.products, facts.product.as_deref())
@@ -76,21 +73,13 @@ fn has(wanted: &[String], text: Option<&str>) -> bool {
     wanted.is_empty() || text.is_some_and(|text| wanted.contains(&folded(text)))
 }
 
-impl MacPrefix {
-    fn read(given: &str) -> Result<Self, String> {
-        let bytes: Option<Vec<u8>> = given.trim().split([':', '-']).map(hex).collect();
-        let bytes = bytes.filter(|bytes| bytes.len() <= 6);
-        let mistake = |what| wrong("selector.macPrefixes", given, what);
-        let bytes = bytes.ok_or_else(|| mistake(NO_MAC_PREFIX))?;
-        if bytes.first().is_some_and(|first| first & 1 == 1) {
-            return Err(mistake(MAC_PREFIX_OF_GROUPS));
-        }
-        Ok(Self(bytes))
-    }
-
-    fn begins(&self, mac: Mac) -> bool {
-        mac.octets().starts_with(&self.0)
-    }
+fn read_mac_prefix(given: &str) -> Result<Vec<u8>, String> {
+    let bytes: Option<Vec<u8>> = given.trim().split([':', '-']).map(hex).collect();
+    let bytes = bytes.filter(|bytes| bytes.len() <= 6);
+    let mistake = |what| wrong("selector.macPrefixes", given, what);
+    let bytes = bytes.ok_or_else(|| mistake(NO_MAC_PREFIX))?;
+    let is_of_group = bytes.first().is_some_and(|first| first & 1 == 1);
+    if is_of_group { Err(mistake(MAC_PREFIX_OF_GROUPS)) } else { Ok(bytes) }
 }
 
 pub(crate) fn read_subnet(field: &str, given: &str) -> Result<IpNet, String> {
