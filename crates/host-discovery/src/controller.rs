@@ -31,7 +31,7 @@ use crate::reason::Pass;
 use crate::report::{report, trouble, word};
 use crate::settings::Policy;
 use crate::sighting::Sighting;
-use crate::table::{self, IRONIC, MISSES, Table};
+use crate::table::{self, IRONIC, Table};
 use crate::waits::{IRONIC_RETRY, IRONIC_RETRY_MAX, PASS_DEADLINE, REFUSED_RETRY, SHORTEST_WAIT};
 use crate::{adopt, discovery, making, observe, status, text, write};
 
@@ -190,16 +190,11 @@ fn wants_driver(context: &Context, host: ObjectKey, adoption: Option<&Adoption>)
 /// Beside all keys. A process that may not act looks whether it could, and remembers which nodes had a host.
 async fn stand_by(rules: &Rules) -> Infallible {
     let context = &rules.context;
-    let mut misses = 0;
     loop {
         if !context.kit.may_act() {
-            let checked = context.ironic.check().await.map(drop);
-            let passes = checked.as_ref().is_err_and(|error| error.class().is_transient());
-            misses = if passes { misses + 1 } else { 0 };
-            // One miss alone is told to nobody.
-            if misses == 0 || misses >= MISSES {
-                table::told(context, checked.as_ref().err().map(|error| (error, IRONIC)));
-            }
+            let checked = context.ironic.check().await;
+            let checked = checked.inspect_err(|error| context.metrics.ironic_failed(error));
+            table::told(context, checked.as_ref().err().map(|error| (error, IRONIC)));
             if rules.table.with(|table| table.is_none()) {
                 context.forget_most();
             }

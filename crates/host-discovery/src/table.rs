@@ -26,7 +26,7 @@ use crate::waits::{FIRST_RETRY, HANGS_AFTER, IRONIC_RETRY, SHORTEST_WAIT};
 pub const IRONIC: &str = "ironic";
 const IRONIC_LISTS: &str = "ironic-lists";
 /// So many failures in a row are silence; one alone is told to nobody, and asked again soon.
-pub const MISSES: u32 = 3;
+const MISSES: u32 = 3;
 /// Machines that are read at a time, those that hang among them.
 const MOST_READ: usize = 256;
 
@@ -176,7 +176,7 @@ impl Table {
                 }
                 // Many machines may tell of one silence.
                 News::Silence(_) if self.misses > 0 => {}
-                News::Silence(error) => self.failed(context, error, IRONIC),
+                News::Silence(error) => self.failed(context, &error, IRONIC),
                 News::Looked(looked) => self.looked(context, looked),
                 News::Made(node, made) => self.made(node, made),
                 News::Decided(plan, at) => {
@@ -228,14 +228,14 @@ impl Table {
             Err(error) => {
                 let checked = observe::within(HANGS_AFTER, "Ironic", context.ironic.check()).await;
                 let lacking = if checked.is_ok() { IRONIC_LISTS } else { IRONIC };
-                self.failed(context, error, lacking);
+                self.failed(context, &error, lacking);
             }
         }
     }
 
     /// Takes notice that Ironic did not answer. That it answers, only a list tells: while lists fail, other answers say nothing
     /// of new machines.
-    fn failed(&mut self, context: &Context, error: ironic::Error, lacking: &'static str) {
+    fn failed(&mut self, context: &Context, error: &ironic::Error, lacking: &'static str) {
         let unit = backoff::random_unit();
         let (interval, now) = (context.policy.poll_interval, Instant::now());
         let (was, class) = (self.answers(), error.class());
@@ -243,8 +243,8 @@ impl Table {
         let passes = was && class.is_transient() && self.misses < MISSES;
         let wait = if passes { FIRST_RETRY } else { IRONIC_RETRY };
         self.next_poll = now + spread(wait.min(interval), unit);
+        context.metrics.ironic_failed(error);
         if passes {
-            context.metrics.ironic_failed(&error);
             tracing::debug!(error = %error, "Ironic did not answer this time");
             return;
         }
@@ -252,7 +252,7 @@ impl Table {
             tracing::warn!(error = %error, "Ironic does not answer");
         }
         self.reach.silent(class, error.to_string(), now);
-        told(context, Some((&error, lacking)));
+        told(context, Some((error, lacking)));
     }
 
     /// Takes notice of machines that were looked at once more.
@@ -261,7 +261,7 @@ impl Table {
             observe::note(context, &mut self.nodes, page, *at);
         }
         if let Some(error) = looked.silence {
-            self.failed(context, error, IRONIC);
+            self.failed(context, &error, IRONIC);
         }
     }
 
@@ -358,8 +358,5 @@ pub fn told(context: &Context, failure: Option<(&ironic::Error, &'static str)>) 
             Some((error, lacking)) if lacking == it => readiness.not_ready(it, &error.to_string()),
             _ => readiness.ready(it),
         }
-    }
-    if let Some((error, _)) = failure {
-        context.metrics.ironic_failed(error);
     }
 }
