@@ -85,7 +85,7 @@ impl Table {
             complete: false,
             places: Places::default(),
             misses: 0,
-            allowance: Allowance::new(context.policy.create_rate, Timestamp::now()),
+            allowance: Allowance::new(context.policy.create_rate, now),
             next_poll: now,
             next_full: now,
             listed: None,
@@ -267,11 +267,11 @@ impl Table {
 
     /// Takes notice of what came of making a host.
     fn made(&mut self, node: NodeId, made: Made) {
+        let (now, unit) = (Instant::now(), backoff::random_unit());
         // Where Ironic did not say whether the machine is there, nobody was asked for a host.
         if !matches!(made, Made::Failed(Cause::Unsaid, _)) {
-            self.allowance.spend(1);
+            self.allowance.spend(now);
         }
-        let (now, unit) = (Instant::now(), backoff::random_unit());
         match made {
             // Also if a person deletes it before the next pass.
             Made::Created(host, _) => {
@@ -326,7 +326,7 @@ impl Table {
         self.caught_up |= answers && self.asked.full.is_some() && !reads;
         self.complete = self.caught_up && answers && !reads && self.has_shown_all();
         self.refusals.now(now, |node| self.nodes.is_machine(node));
-        self.may_make = if answers { self.allowance.available(Timestamp::now()) } else { 0 };
+        self.may_make = if answers { self.allowance.available(now) } else { 0 };
     }
 
     /// Whether a node that is not there is known not to be there: a person may approve a machine that Ironic has and we
