@@ -54,11 +54,7 @@ pub(crate) fn hex(pair: &str) -> Option<u8> {
 
 impl fmt::Display for Mac {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, byte) in self.0.iter().enumerate() {
-            let separator = if at == 0 { "" } else { ":" };
-            write!(f, "{separator}{byte:02x}")?;
-        }
-        Ok(())
+        f.write_str(&self.0.map(|byte| format!("{byte:02x}")).join(":"))
     }
 }
 
