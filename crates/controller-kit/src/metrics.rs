@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use axum::http::{Request, Response};
 use futures_util::future::BoxFuture;
-use kube::client::Body;
+use kube::client::{Body, DynBody};
 use prometheus::core::{Collector, Desc};
 use prometheus::process_collector::ProcessCollector;
 use prometheus::proto::MetricFamily;
@@ -15,6 +15,9 @@ use prometheus::{
     Encoder as _, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
     Registry, TextEncoder,
 };
+use tower::BoxError;
+
+use crate::connection::Connections;
 
 const SECONDS: &[f64] =
     &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 180.0];
@@ -166,33 +169,26 @@ impl Drop for Working {
 }
 
 /// Counts the requests that go through a client.
-impl<S> tower::Layer<S> for Metrics {
-    type Service = Counted<S>;
+impl tower::Layer<Connections> for Metrics {
+    type Service = Counted;
 
-    fn layer(&self, inner: S) -> Self::Service {
+    fn layer(&self, inner: Connections) -> Counted {
         Counted { inner, requests: self.requests.clone() }
     }
 }
 
 /// A client's service whose requests are counted.
-#[derive(Clone)]
-pub struct Counted<S> {
-    inner: S,
+pub struct Counted {
+    inner: Connections,
     requests: IntCounterVec,
 }
 
-impl<S, B> tower::Service<Request<Body>> for Counted<S>
-where
-    S: tower::Service<Request<Body>, Response = Response<B>>,
-    S::Future: Send + 'static,
-    S::Error: Send + 'static,
-    B: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
+impl tower::Service<Request<Body>> for Counted {
+    type Response = Response<Box<DynBody>>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(context)
     }
 
