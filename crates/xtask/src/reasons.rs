@@ -133,6 +133,7 @@ mod tests {
         meaning: "The door is jammed.",
         action: "oil it",
         kind: Kind::EndsWithin(Duration::from_secs(3600)),
+        promise: None,
         places: &[DOOR, NEWS],
         more: "Push `hard`.",
         see: "controllers/door.md#old-doors",

@@ -264,9 +264,9 @@ impl<T: Clone + Ord> Inner<T> {
             let free = self.slots.free_for();
             let mut found = free.and_then(|least| self.queue.next_in(order, now, least));
             if found.is_none() && self.slots.has_slow() {
-                found = self.suspects.next(now, Class::Background);
+                found = self.suspects.next_in(Order::Oldest, now, Class::Background);
             }
-            let (target, class) = found?;
+            let (target, class, _) = found?;
             // Its next caller has its turn when the call under way ends.
             if self.slots.has(&target) {
                 continue;

@@ -100,16 +100,21 @@ impl<K: Clone + Ord> Queue<K> {
     /// The key that is to be worked on now, none that is less urgent than this but for the one in eight. It is busy until
     /// [`Queue::done`].
     pub fn next(&mut self, now: Instant, least: Class) -> Option<(K, Class)> {
-        self.next_in(Order::Oldest, now, least)
+        self.next_in(Order::Oldest, now, least).map(|(key, class, _)| (key, class))
     }
 
-    /// The same in this order.
-    pub fn next_in(&mut self, order: Order, now: Instant, least: Class) -> Option<(K, Class)> {
+    /// The same in this order, and since when it was due.
+    pub fn next_in(
+        &mut self,
+        order: Order,
+        now: Instant,
+        least: Class,
+    ) -> Option<(K, Class, Instant)> {
         self.wake(now);
         let by_age = self.handed_out + 1 == OLDEST_EVERY;
         let class = if by_age { self.overdue() } else { self.turn(order, least) }?;
         let ready = &mut self.ready[class as usize];
-        let (_, key) = match order {
+        let (due, key) = match order {
             Order::Latest if !by_age && class == Class::Urgent => ready.pop_last(),
             _ => ready.pop_first(),
         }?;
@@ -122,7 +127,7 @@ impl<K: Clone + Ord> Queue<K> {
         }
         self.passed_over[class as usize] = false;
         self.keys.insert(key.clone(), Entry { busy: true, ..Entry::default() });
-        Some((key, class))
+        Some((key, class, due))
     }
 
     /// The classes of which keys wait, the most urgent first, and since when.

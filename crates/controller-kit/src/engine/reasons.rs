@@ -15,6 +15,9 @@ pub struct About {
     pub action: &'static str,
     /// What becomes of a key that rests in it.
     pub kind: Kind,
+    /// How soon the look begins that decides this, once it is due: what users feel of the controller itself, and its error budget
+    /// counts. None for all that does not count, such as a wait for somebody else.
+    pub promise: Option<Duration>,
     /// Where a person reads the word; empty where only a metric or the log has it.
     pub places: &'static [Location],
     /// What else the page of reasons says, and what to do where a message cannot have it; empty where meaning and action say
@@ -94,14 +97,14 @@ pub trait Reason: Copy + Debug + Eq + Ord + Send + Sync + 'static {
     }
 }
 
-/// Makes the reasons of a controller: name, kind, meaning, and what to do. Where a person reads a reason, `on` lists the
-/// places, and `more` and `see` are for its page alone.
+/// Makes the reasons of a controller: name, kind, meaning, and what to do; `promise` where its error budget counts a reason. Where a
+/// person reads a reason, `on` lists the places, and `more` and `see` are for its page alone.
 #[macro_export]
 macro_rules! reasons {
     (
         $(#[$doc:meta])*
         $visible:vis enum $Reason:ident {
-            $( $Name:ident: $kind:expr, $meaning:literal $(, $action:literal)?
+            $( $Name:ident: $kind:expr, $meaning:literal $(, $action:literal)? $(, promise: $promise:expr)?
                 $(, on: [$($place:expr),+])? $(, more: $more:literal)? $(, see: $see:literal)?; )+
         }
     ) => {
@@ -123,6 +126,7 @@ macro_rules! reasons {
                             meaning: $meaning,
                             action: concat!($( $action )?),
                             kind: $kind,
+                            promise: [$( Some($promise), )? None][0],
                             places: &[$( $($place),+ )?],
                             more: concat!($( $more )?),
                             see: concat!($( $see )?),

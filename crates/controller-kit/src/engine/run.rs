@@ -10,7 +10,7 @@ use futures_util::future::{AbortHandle, AbortRegistration, Abortable, OptionFutu
 use futures_util::stream::FuturesUnordered;
 use futures_util::{StreamExt as _, pin_mut};
 use k8s_openapi::api::core::v1::ObjectReference;
-use prometheus::{IntCounter, IntCounterVec, Opts, Registry};
+use prometheus::{IntCounter, IntCounterVec, Registry};
 use tokio::sync::Notify;
 
 use super::decision::{Decision, Event, Next, Now, Outcome};
@@ -19,7 +19,7 @@ use super::fresh::Fresh;
 use super::lanes::{self, Turns};
 use super::memory::Cell;
 use super::outbox::Outbox;
-use super::queue::{Class, Queue, spread};
+use super::queue::{Class, Order, Queue, spread};
 use super::reasons::Reason;
 use super::slots::{Limits, Slots};
 use super::waiting::Waiting;
@@ -206,9 +206,8 @@ pub async fn run<C: Controller>(
 ) -> Result<(), String> {
     let name = kit.config.controller;
     let regular = usize::from(kit.config.concurrency).max(1);
-    let (waiting, decisions, dropped) =
-        register_all::<_, C::Reason>(name, &kit.metrics.registry)
-            .map_err(|error| format!("Cannot set up metrics: {error}"))?;
+    let (waiting, dropped) = register_all::<_, C::Reason>(name, &kit.metrics.registry)
+        .map_err(|error| format!("Cannot set up metrics: {error}"))?;
     let outbox = Outbox::new(dropped);
     let publishing = outbox.publish(&kit.events);
     let mut engine = Engine {
@@ -221,9 +220,9 @@ pub async fn run<C: Controller>(
         failures: BTreeMap::new(),
         conflicts: BTreeMap::new(),
         waiting,
-        decisions,
         passes: BTreeMap::new(),
         waits: Arc::default(),
+        acting_since: Instant::now(),
     };
     let waits = engine.waits.clone();
     let mut passes = FuturesUnordered::new();
@@ -236,6 +235,7 @@ pub async fn run<C: Controller>(
         let acts = kit.may_act();
         if acts && !acted {
             controller.keys().into_iter().for_each(|key| engine.again(key, Some(Duration::ZERO)));
+            engine.acting_since = Instant::now();
         }
         acted = acts;
         engine.make_room();
@@ -279,23 +279,14 @@ pub fn register<R: Reason>(controller: &str, registry: &Registry) -> Result<(), 
     register_all::<(), R>(controller, registry).map(drop)
 }
 
-/// Every series is there from the start: a rate over one that appears late misses its first step.
 fn register_all<K: Clone + Ord + Send + Sync + 'static, R: Reason>(
     controller: &str,
     registry: &Registry,
-) -> Result<(Waiting<K>, IntCounterVec, IntCounter), prometheus::Error> {
-    let waiting = Waiting::default();
-    waiting.register::<R>(controller, registry)?;
-    let prefix = format!("ferrite_{}", controller.replace('-', "_"));
-    let name = format!("{prefix}_decisions_total");
-    let decisions = IntCounterVec::new(Opts::new(name, "Decisions by their reason"), &["reason"])?;
-    let name = format!("{prefix}_events_dropped_total");
+) -> Result<(Waiting<K>, IntCounter), prometheus::Error> {
+    let waiting = Waiting::register::<R>(controller, registry)?;
+    let name = format!("ferrite_{}_events_dropped_total", controller.replace('-', "_"));
     let dropped = IntCounter::new(name, "Events that were not told because too many waited")?;
-    for reason in R::ALL {
-        decisions.with_label_values(&[reason.as_str()]);
-    }
-    let decisions = metrics::register(registry, decisions)?;
-    Ok((waiting, decisions, metrics::register(registry, dropped)?))
+    Ok((waiting, metrics::register(registry, dropped)?))
 }
 
 struct Engine<'a, C: Controller> {
@@ -311,10 +302,11 @@ struct Engine<'a, C: Controller> {
     /// And passes in a row that somebody else wrote before. They make no object look bad, so they do not count as failures.
     conflicts: BTreeMap<C::Key, u32>,
     waiting: Waiting<C::Key>,
-    decisions: IntCounterVec,
     passes: BTreeMap<C::Key, Pass>,
     /// Told when a pass begins to wait for its turn at a neighbour.
     waits: Arc<Notify>,
+    /// What was due by then may have waited for long, and nobody here knows how long.
+    acting_since: Instant,
 }
 
 /// A pass that is under way.
@@ -322,6 +314,8 @@ struct Pass {
     abort: AbortHandle,
     class: Class,
     turns: Arc<Turns>,
+    /// How long it was due before it began, if that is known.
+    turn: Option<Duration>,
 }
 
 impl<'a, C: Controller> Engine<'a, C> {
@@ -334,7 +328,7 @@ impl<'a, C: Controller> Engine<'a, C> {
         self.slots.set_aside(|key| waits(key) && passes.get(key).is_some_and(is_urgent));
         // Whoever waits for its turn at a neighbour does not hang, and would only lose that turn.
         for key in self.slots.make_room(Instant::now(), |key| !waits(key)) {
-            if let Some(pass) = self.passes.remove(&key) {
+            if let Some(pass) = self.passes.get(&key) {
                 pass.abort.abort();
             }
             let why = "gave up for others that do not answer";
@@ -359,13 +353,14 @@ impl<'a, C: Controller> Engine<'a, C> {
         loop {
             let least = self.slots.free_for()?;
             let mut lines = self.lookout.lines.lock();
-            let (key, class) = lines.queue.next(now, least)?;
+            let (key, class, due) = lines.queue.next_in(Order::Oldest, now, least)?;
             if self.slots.enter(&key, now) {
                 lines.fresh.begins(&key);
                 let memory = self.memory.remove(&key).unwrap_or_default();
                 let (handle, abort) = AbortHandle::new_pair();
                 let turns = Arc::new(Turns::new(self.waits.clone()));
-                self.passes.insert(key.clone(), Pass { abort: handle, class, turns });
+                let turn = (due > self.acting_since).then(|| now.saturating_duration_since(due));
+                self.passes.insert(key.clone(), Pass { abort: handle, class, turns, turn });
                 return Some((key, memory, abort));
             }
             // Its last pass was slow, and too many that are slow are under way.
@@ -388,7 +383,7 @@ impl<'a, C: Controller> Engine<'a, C> {
         deadline: Duration,
     ) -> impl Future<Output = (C::Key, Cell<C::Memory>, End<C::Reason>)> + use<'a, C> {
         let (kit, controller, outbox) = (self.kit, self.controller, self.outbox);
-        let decisions = self.decisions.clone();
+        let decisions = self.waiting.decisions.clone();
         let turns = self.passes.get(&key).map(|pass| pass.turns.clone()).unwrap_or_default();
         lanes::watched(turns, async move {
             if !kit.may_act() {
@@ -415,21 +410,22 @@ impl<'a, C: Controller> Engine<'a, C> {
     }
 
     fn ended(&mut self, key: C::Key, memory: Cell<C::Memory>, end: End<C::Reason>) {
-        self.passes.remove(&key);
         self.slots.leave(&key, !matches!(end, End::TimedOut));
         match end {
             End::Gone | End::NotActing => {
                 self.slots.forget(&key);
                 self.failures.remove(&key);
                 self.conflicts.remove(&key);
-                self.waiting.forget(&key);
+                self.passes.remove(&key);
+                self.waiting.forget(&key, matches!(end, End::Gone).then(Instant::now));
                 self.lookout.lines.lock().ended(&key, None, false);
             }
             End::Decided(reason, next, version, wrote) => {
                 self.remember(&key, memory);
                 self.failures.remove(&key);
                 self.conflicts.remove(&key);
-                self.waiting.note(key.clone(), reason.about(), Instant::now());
+                let turn = self.passes.remove(&key).and_then(|pass| pass.turn);
+                self.waiting.note(key.clone(), reason.about(), turn, Instant::now());
                 let wait = match next {
                     Next::OnChange => None,
                     Next::Now => Some(Duration::ZERO),
@@ -480,7 +476,8 @@ impl<'a, C: Controller> Engine<'a, C> {
             self.kit.metrics.errors.inc();
             tracing::warn!(object.key = ?key, error = problem, class = ?class, "Reconcile failed");
         }
-        self.waiting.failed(key.clone(), word, Instant::now());
+        let turn = self.passes.remove(&key).and_then(|pass| pass.turn);
+        self.waiting.failed(key.clone(), word, turn, Instant::now());
         self.lookout.lines.lock().ended(&key, None, false);
         self.again(key, wait);
     }

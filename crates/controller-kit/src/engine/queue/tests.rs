@@ -35,7 +35,8 @@ fn a_key_waits_once_at_its_earliest_time_and_most_urgent_class() {
     queue.enqueue(1, Class::Urgent, at(20));
     queue.enqueue(1, Class::Background, at(7));
     assert_eq!((queue.next_at(), next(&mut queue, 6)), (Some(at(7)), None));
-    assert_eq!(queue.next(at(7), Class::Urgent), Some((1, Class::Urgent)));
+    let given = queue.next_in(Order::Oldest, at(8), Class::Urgent);
+    assert_eq!(given, Some((1, Class::Urgent, at(7))), "and says since when it was due");
     queue.done(&1);
     assert_eq!((next(&mut queue, 99), queue.next_at()), (None, None));
 }
@@ -237,10 +238,10 @@ fn the_latest_of_the_urgent_goes_first_and_the_next_class_has_its_turn() {
         queue.enqueue(key, class, at(key));
     }
     let mut next = |least| queue.next_in(Order::Latest, at(9), least);
-    assert_eq!(next(Class::Urgent), Some((3, Class::Urgent)));
-    assert_eq!(next(Class::Urgent), Some((1, Class::Normal)), "it has its turn");
-    assert_eq!(next(Class::Urgent), Some((2, Class::Urgent)));
-    assert_eq!(next(Class::Urgent), Some((4, Class::Normal)));
+    assert_eq!(next(Class::Urgent), Some((3, Class::Urgent, at(3))));
+    assert_eq!(next(Class::Urgent), Some((1, Class::Normal, at(1))), "it has its turn");
+    assert_eq!(next(Class::Urgent), Some((2, Class::Urgent, at(2))));
+    assert_eq!(next(Class::Urgent), Some((4, Class::Normal, at(4))));
     assert_eq!(next(Class::Urgent), None);
 }
 
@@ -250,7 +251,8 @@ fn who_came_first_is_not_forgotten_while_the_latest_go_first() {
     queue.enqueue(0, Class::Urgent, at(0));
     for key in 1..=8 {
         queue.enqueue(key, Class::Urgent, at(key));
-        if queue.next_in(Order::Latest, at(key), Class::Urgent) == Some((0, Class::Urgent)) {
+        let given = queue.next_in(Order::Latest, at(key), Class::Urgent);
+        if given == Some((0, Class::Urgent, at(0))) {
             return;
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use kube::Client;
+use prometheus::Opts;
 
 use super::*;
 use crate::config::{Config, LogFormat};
@@ -17,7 +18,7 @@ use crate::shutdown::Shutdown;
 reasons! {
     /// Why.
     enum Why {
-        Done: Kind::Rests, "It was looked at.";
+        Done: Kind::Rests, "It was looked at.", promise: Duration::from_secs(1);
     }
 }
 
@@ -189,6 +190,30 @@ async fn a_pass_that_waits_for_its_turn_at_a_neighbour_holds_up_no_other() {
     watcher.driven(&kit(1), &Lookout::default(), 2).await;
     assert_eq!(watcher.seen(), [(1, 1), (2, 1)]);
     assert!(began.elapsed() < PASS_PATIENCE / 2);
+}
+
+/// A pass that hangs keeps the next from its slot for longer than is promised.
+#[tokio::test]
+async fn a_look_counts_by_how_long_it_was_due_unless_nobody_knows() {
+    let (kit, watcher) = (kit(1), Watcher { keys: vec![9], hangs: Some(1), ..Watcher::default() });
+    let lookout = Lookout::default();
+    let ask = async {
+        for (after, keys) in [(1, &[3][..]), (2, &[1, 2])] {
+            while watcher.seen().len() < after {
+                tokio::task::yield_now().await;
+            }
+            for key in keys {
+                lookout.enqueue(*key, Class::Normal);
+            }
+        }
+    };
+    tokio::join!(watcher.driven(&kit, &lookout, 4), ask);
+    assert_eq!(watcher.seen(), [(9, 1), (3, 1), (1, 1), (2, 1)]);
+    let families = kit.metrics.registry.gather();
+    let promises = families.iter().find(|it| it.name() == "ferrite_some_promises_total").unwrap();
+    let counted = promises.get_metric().iter().map(|it| it.get_counter().get_value());
+    let counted: Vec<String> = counted.map(|it| it.to_string()).collect();
+    assert_eq!(counted, ["1", "1"], "3 in time, 2 late, 9 was there before");
 }
 
 #[tokio::test]
