@@ -112,6 +112,7 @@ reasons! {
         HardPowerOff: Kind::EndsWithin(Duration::from_secs(300)),
             "The BMC is cutting the power.",
             "Wait. If it lasts longer, read the log of the conductor of its node.",
+            promise: Duration::from_secs(5),
             on: [REBOOTING];
         Restarting: Kind::EndsWithin(Duration::from_secs(3660)),
             "The BMC is resetting a machine that must not be switched off.",

@@ -117,8 +117,10 @@ reasons! {
             "Namespace, host and machine make a provider ID that is too long, on every suitable host.",
             "Add another host, or use shorter names.",
             on: [ASSOCIATED, READY];
-        HostClaimed: Kind::EndsWithin(SOON), "The machine has a free host.", on: [ASSOCIATED];
-        HostReused: Kind::EndsWithin(SOON), "The machine has a host that its owner had before.", on: [ASSOCIATED];
+        HostClaimed: Kind::EndsWithin(SOON),
+            "The machine has a free host.", promise: Duration::from_secs(1), on: [ASSOCIATED];
+        HostReused: Kind::EndsWithin(SOON),
+            "The machine has a host that its owner had before.", promise: Duration::from_secs(1), on: [ASSOCIATED];
         HostAdopted: Kind::EndsWithin(SOON),
             "A host already named the machine, as after a change from CAPM3, a move, or a restart.",
             "Nothing.",

@@ -128,7 +128,7 @@ reasons! {
     pub enum Pass {
         AtRest: Kind::Rests, "Nothing is to be done for the pool.";
         CachesBehind: Kind::EndsWithin(Duration::from_secs(60)), "The caches do not show yet what the last pass wrote.";
-        Worked: Kind::EndsWithin(Duration::from_secs(3600)), "Something was done for the pool.", "Read the log: the same is done again and again.";
+        Worked: Kind::EndsWithin(Duration::from_secs(3600)), "Something was done for the pool.", "Read the log: the same is done again and again.", promise: Duration::from_secs(5);
         StatusTold: Kind::EndsWithin(Duration::from_secs(3600)), "The status of the pool says what was seen.";
         Contested: Kind::Waits, "Hive's own controller works on the pool too, so nothing is done.", "Add clusterpool to `spec.disabledControllers` of HiveConfig.";
         DependencyMissing: Kind::Waits, "The pool refers to something that is missing or cannot be used.", "Read its condition MissingDependencies.";

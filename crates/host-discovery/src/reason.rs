@@ -202,7 +202,7 @@ reasons! {
             "A discovery changed, and its new spec does not count yet.",
             on: [METRIC];
         ApprovalsSettled: Kind::Rests, "The controller removed approvals from a discovery: their machines are hosts, or cannot be.";
-        MachineRead: Kind::Rests, "Ironic sent what a machine is.";
+        MachineRead: Kind::Rests, "Ironic sent what a machine is.", promise: Duration::from_secs(5);
         MachineUnread: Kind::Rests, "Ironic did not send what a machine is; the status of its discovery shows it if that lasts.";
         IronicBusy: Kind::EndsWithin(Duration::from_secs(1800)),
             "Ironic does not accept a write to a node yet, or does not answer.",

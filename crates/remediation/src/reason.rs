@@ -119,6 +119,7 @@ reasons! {
         PowerOff: Kind::EndsWithin(HOUR),
             "The controller has asked for the host to be switched off.",
             "Wait. If it lasts, see whether any program switches the host.",
+            promise: Duration::from_secs(5),
             on: [SUCCEEDED, EVENT];
         Fencing: Kind::EndsWithin(HOUR),
             "The host is off. The controller moves away what ran on the node.",

@@ -6,6 +6,7 @@ use std::fs;
 
 use anyhow::{Context, anyhow};
 use bench::chart;
+use controller_kit::engine::reasons::About;
 use controller_kit::metrics::Metrics;
 use kube::ResourceExt;
 use prometheus::proto::{LabelPair, Metric};
@@ -100,6 +101,7 @@ fn controller_page(controller: &Controller) -> anyhow::Result<String> {
         let _ =
             writeln!(text, "| `{name}` | {} | {} | {} |", row.kind, row.labels, cell(&row.help));
     }
+    text.push_str(&promises(&(controller.reasons)()));
     if let Some((deciding, rules)) = controller.rules {
         let _ = writeln!(
             text,
@@ -111,6 +113,20 @@ fn controller_page(controller: &Controller) -> anyhow::Result<String> {
     }
     text.push_str(&permissions(&rules_of(controller.name)?));
     Ok(text)
+}
+
+/// Of which reasons the error budget counts how soon a look begins.
+fn promises(all: &[&About]) -> String {
+    let mut text = "\n## Promises\n\nOf the reconciles that decide one of these, 99 % begin so soon after their cause. The time of a \
+                    reconcile, in which other programs are waited for, does not count.\n\n\
+                    | decided | | begins within |\n|---|---|---|\n"
+        .to_owned();
+    for About { word, meaning, promise, .. } in all {
+        if let Some(promise) = promise {
+            let _ = writeln!(text, "| `{word}` | {} | {} s |", cell(meaning), promise.as_secs());
+        }
+    }
+    text
 }
 
 /// What the chart of a controller allows it.
@@ -284,13 +300,16 @@ mod tests {
     fn every_flag_has_its_variable_and_every_metric_its_help() {
         let sample = controllers::find("sample").unwrap();
         let page = controller_page(sample).unwrap();
-        for word in ["`--listen`", "`FERRITE_LISTEN`", "`--flaw`", "`none`"] {
+        let promise = "| `Found` | A free seat was found. | 1 s |";
+        for word in ["`--listen`", "`FERRITE_LISTEN`", "`--flaw`", "`none`", promise] {
             assert!(page.contains(word), "{word} is not in:\n{page}");
         }
         let rows = metrics(sample).unwrap();
         for (name, kind, labels) in [
             ("controller_runtime_reconcile_time_seconds", "histogram", "`controller`"),
             ("ferrite_sample_decisions_total", "counter", "`reason`"),
+            ("ferrite_sample_promises_total", "counter", "`reason`, `result`"),
+            ("ferrite_sample_waited_seconds", "histogram", "`reason`"),
             ("rest_client_requests_total", "counter", "`code`, `method`"),
             ("leader_election_master_status", "gauge", "`name`"),
         ] {
