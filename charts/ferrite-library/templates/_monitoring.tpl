@@ -54,10 +54,10 @@ metadata:
     {{- toYaml . | nindent 4 }}
     {{- end }}
 spec:
+  {{- $release := dict "controller" (include "ferrite.controller" .) "namespace" (include "ferrite.namespace" .) "service" (include "ferrite.fullname" .) }}
   groups:
     - name: ferrite-{{ include "ferrite.controller" . }}
       rules:
-        {{- $release := dict "controller" (include "ferrite.controller" .) "namespace" (include "ferrite.namespace" .) "service" (include "ferrite.fullname" .) }}
         {{- range $alert := include "ferrite.alerts" . | fromYamlArray }}
         {{- $labels := merge (dict) $release (default dict .labels) }}
         {{- $annotations := default dict .annotations }}
@@ -66,7 +66,37 @@ spec:
         {{- end }}
         - {{ merge (dict "labels" $labels "annotations" $annotations) . | toYaml | nindent 10 | trim }}
         {{- end }}
+    - name: ferrite-{{ include "ferrite.controller" . }}-promises
+      rules:
+        {{- range include "ferrite.shares" . | fromYamlArray }}
+        - {{ merge (dict "labels" $release) . | toYaml | nindent 10 | trim }}
+        {{- end }}
 {{- end }}
+{{- end -}}
+
+{{/* Reconciles that are promised soon, of this release. Which those are, and how soon, stands with the reasons in the code. */}}
+{{- define "ferrite.promises" -}}
+ferrite_{{ include "ferrite.controller" . | replace "-" "_" }}_promises_total{ {{- include "ferrite.selector" . -}}
+{{- end -}}
+
+{{/* The share of them that began late, over each window that the alerts of the error budget look at. */}}
+{{- define "ferrite.shares" -}}
+{{- $promises := include "ferrite.promises" . }}
+{{- range list "5m" "30m" "1h" "6h" }}
+- record: ferrite:promises_late:ratio_rate{{ . }}
+  expr: sum(rate({{ $promises }},result="late"}[{{ . }}])) / sum(rate({{ $promises }}}[{{ . }}]))
+{{- end }}
+{{- end -}}
+
+{{/*
+An alert's expression: of the objective of 99 % the error budget, 1 %, is used up so many times too fast over both windows; and the
+longer has enough of them for a share to mean something.
+*/}}
+{{- define "ferrite.burns" -}}
+{{- $of := printf "{controller=%q,namespace=%q,service=%q}" (include "ferrite.controller" .root) (include "ferrite.namespace" .root) (include "ferrite.fullname" .root) -}}
+ferrite:promises_late:ratio_rate{{ .short }}{{ $of }} > {{ .times }} * 0.01
+  and ferrite:promises_late:ratio_rate{{ .long }}{{ $of }} > {{ .times }} * 0.01
+  and on () sum(increase({{ include "ferrite.promises" .root }}}[{{ .long }}])) >= 20
 {{- end -}}
 
 {{/*
@@ -115,6 +145,22 @@ expressions drop them: `controller`, `namespace` and `service`.
   annotations:
     summary: Reconciles are slow
     description: {{ `One in a hundred reconciles takes longer than {{ $value | humanizeDuration }}.` | quote }}
+- alert: FerriteBudgetBurns
+  expr: |-
+    {{- include "ferrite.burns" (dict "root" . "short" "5m" "long" "1h" "times" 14.4) | nindent 4 }}
+  labels:
+    severity: critical
+  annotations:
+    summary: Objects wait for {{ include "ferrite.controller" . }} itself
+    description: {{ `{{ $value | humanizePercentage }} of the reconciles that are promised soon begin late, as many of the last hour did. One in a hundred may.` | quote }}
+- alert: FerriteBudgetBurns
+  expr: |-
+    {{- include "ferrite.burns" (dict "root" . "short" "30m" "long" "6h" "times" 6) | nindent 4 }}
+  labels:
+    severity: warning
+  annotations:
+    summary: Some objects wait for {{ include "ferrite.controller" . }} itself
+    description: {{ `{{ $value | humanizePercentage }} of the reconciles that are promised soon begin late, as many of the last six hours did. One in a hundred may.` | quote }}
 - alert: FerriteUndecodableObjects
   expr: max by (kind) (ferrite_undecodable_objects{ {{- $selector -}} }) > 0
   for: 5m
