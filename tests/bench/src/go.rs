@@ -11,11 +11,14 @@ use anyhow::{Context, bail};
 use crate::cache;
 use crate::steps::step;
 
-/// What Kubernetes' programs say of their version. Cluster API's managers end at once when the API server does not know
-/// its own.
-const KUBERNETES: &str = "v1.36.3";
+/// Groups of Kubernetes' programs, with what they say of their version: Cluster API's managers end at once when the API
+/// server does not know its own. The first is what the tests run on; the oldest that the charts allow can be asked for.
+const KUBERNETES: &[(&str, &str)] = &[("kubernetes", "v1.36.3"), ("kubernetes-1.33", "v1.33.13")];
 
-/// Programs and the packages that they are made from. `true`: Kubernetes' own, stamped with its version.
+/// Asks for another of [`KUBERNETES`], by its minor release: `1.33`.
+const VARIABLE: &str = "FERRITE_KUBERNETES";
+
+/// Programs and the packages that they are made from. `true`: Kubernetes' own, of the release that is asked for.
 const PROGRAMS: &[(&str, &str, &str, bool)] = &[
     ("etcd", "kubernetes", "go.etcd.io/etcd/server/v3", false),
     ("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", true),
@@ -72,12 +75,13 @@ pub fn program(name: &str) -> anyhow::Result<PathBuf> {
             return Ok(given);
         }
     }
-    let Some((name, group, package, stamped)) = PROGRAMS.iter().find(|known| known.0 == name)
+    let Some((name, group, package, of_kubernetes)) = PROGRAMS.iter().find(|known| known.0 == name)
     else {
         bail!("no program {name}: it is not in the table of tests/bench/src/go.rs");
     };
-    let flags = linker_flags(*stamped);
-    let tags = if *group == "tools" { NO_CLOUDS } else { "" };
+    let (group, version) = if *of_kubernetes { kubernetes()? } else { (*group, "") };
+    let flags = linker_flags(version);
+    let tags = if group == "tools" { NO_CLOUDS } else { "" };
     let source = group_dir(group);
     let recipe = format!(
         "{}{}{package}{flags}{tags}",
@@ -116,14 +120,31 @@ pub fn module_dir(group: &str, module: &str) -> anyhow::Result<PathBuf> {
     Ok(PathBuf::from(dir.trim()))
 }
 
-fn linker_flags(stamped: bool) -> String {
+/// The group of Kubernetes' programs that is asked for, and its version.
+fn kubernetes() -> anyhow::Result<(&'static str, &'static str)> {
+    let asked = std::env::var(VARIABLE).unwrap_or_default();
+    let Some(found) = release(&asked) else {
+        bail!("{VARIABLE}={asked} is none of the releases in the table of tests/bench/src/go.rs");
+    };
+    Ok(found)
+}
+
+/// The release of this minor, or, where none is asked for, the first.
+fn release(minor: &str) -> Option<(&'static str, &'static str)> {
+    let is_it = |version: &str| {
+        version.trim_start_matches('v').rsplit_once('.').is_some_and(|(of, _)| of == minor)
+    };
+    KUBERNETES.iter().find(|(_, version)| minor.is_empty() || is_it(version)).copied()
+}
+
+fn linker_flags(version: &str) -> String {
     let mut flags = "-s -w".to_owned();
-    if stamped {
-        let mut numbers = KUBERNETES.trim_start_matches('v').split('.');
+    if !version.is_empty() {
+        let mut numbers = version.trim_start_matches('v').split('.');
         let major = numbers.next().unwrap_or_default();
         let minor = numbers.next().unwrap_or_default();
         for (key, value) in [
-            ("gitVersion", KUBERNETES),
+            ("gitVersion", version),
             ("gitMajor", major),
             ("gitMinor", minor),
             ("gitCommit", "bench"),
@@ -234,12 +255,32 @@ mod tests {
 
     #[test]
     fn every_program_is_a_tool_of_its_module() {
-        for (name, group, package, _) in PROGRAMS {
-            let manifest = std::fs::read_to_string(group_dir(group).join("go.mod")).unwrap();
-            assert!(
-                manifest.lines().any(|line| line.trim().trim_start_matches("tool ") == *package),
-                "{name}: {package} is no tool of go/{group}/go.mod"
-            );
+        for (name, group, package, of_kubernetes) in PROGRAMS {
+            let groups = if *of_kubernetes { KUBERNETES } else { &[(*group, "")] };
+            for (group, _) in groups {
+                let manifest = std::fs::read_to_string(group_dir(group).join("go.mod")).unwrap();
+                assert!(
+                    manifest.lines().any(|it| it.trim().trim_start_matches("tool ") == *package),
+                    "{name}: {package} is no tool of go/{group}/go.mod"
+                );
+            }
         }
+    }
+
+    #[test]
+    fn a_kubernetes_says_of_itself_what_its_module_is() {
+        for (group, version) in KUBERNETES {
+            let manifest = std::fs::read_to_string(group_dir(group).join("go.mod")).unwrap();
+            let module = format!("k8s.io/kubernetes {version}");
+            assert!(manifest.contains(&module), "{group}: {module}");
+        }
+    }
+
+    #[test]
+    fn another_kubernetes_is_asked_for_by_its_minor_release() {
+        assert_eq!(release(""), Some(KUBERNETES[0]));
+        assert_eq!(release("1.33"), Some(("kubernetes-1.33", "v1.33.13")));
+        assert_eq!(release("1.3"), None);
+        assert_eq!(release("1.33.13"), None);
     }
 }
