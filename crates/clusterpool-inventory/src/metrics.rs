@@ -483,15 +483,7 @@ mod tests {
         let metrics = Metrics::new(&registry).unwrap();
         let waiting = || of_pools(&registry, "_claims_waiting");
         let key = key_in("ns", "nowhere");
-        let claim = Claim {
-            name: "x".to_owned(),
-            uid: String::new(),
-            at: "1".to_owned(),
-            created: Timestamp::UNIX_EPOCH,
-            deleting: false,
-            cluster: None,
-            pending: None,
-        };
+        let claim = Claim::waiting();
         let seen = Observed { claims: vec![claim], ..Observed::default() };
         metrics.seen(&key, &seen);
         assert_eq!(waiting(), [(String::new(), 1.0)]);

@@ -186,15 +186,7 @@ mod tests {
 
     #[test]
     fn something_is_left_of_a_pool_that_is_gone_as_long_as_a_claim_waits_for_it() {
-        let mut claim = Claim {
-            name: "x".to_owned(),
-            uid: String::new(),
-            at: "1".to_owned(),
-            created: Timestamp::UNIX_EPOCH,
-            deleting: false,
-            cluster: None,
-            pending: None,
-        };
+        let mut claim = Claim::waiting();
         let is_nothing = |claim: &Claim| {
             let seen = Observed { claims: vec![claim.clone()], ..Observed::default() };
             super::is_nothing(&seen, &key_in("ns", "nowhere"))

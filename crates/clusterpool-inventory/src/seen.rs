@@ -282,6 +282,22 @@ pub struct Claim {
     pub pending: Option<String>,
 }
 
+#[cfg(test)]
+impl Claim {
+    /// One that has waited since the beginning of time.
+    pub(crate) fn waiting() -> Self {
+        Self {
+            name: "x".to_owned(),
+            uid: String::new(),
+            at: "1".to_owned(),
+            created: Timestamp::UNIX_EPOCH,
+            deleting: false,
+            cluster: None,
+            pending: None,
+        }
+    }
+}
+
 /// A namespace that was made for one of the pool's clusters, and has its name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Namespace {
