@@ -425,13 +425,14 @@ impl Context {
             let made = self.index.with(|index| resource.made(index));
             let trouble = trouble(at, plan, nodes.left_out());
             let report = report(at, plan, machines.iter().copied(), known, made);
+            let strays = Some(strays).filter(|_| table.caught_up);
             let report = Report { trouble, strays, ..report };
             let approvals = plan.approvals.iter().find(|it| it.resource == at);
             counts.push(report.counts.clone());
             let status_plan = StatusPlan {
                 resource: resource.clone(),
                 reach: table.reach.clone(),
-                report: Some(report).filter(|_| table.caught_up),
+                report,
                 ironic_version: version.clone(),
                 asked: table.asked,
                 approvals: approvals.filter(|_| table.answers()).cloned(),

@@ -35,7 +35,7 @@ pub fn decide(view: &DiscoveryView, now: Now) -> Decision<Write, Pass> {
     if status::same(&before, &after) {
         return Decision::rest(Pass::DiscoveryTold);
     }
-    let events = status::notes(&before, &after, status_plan.report.as_ref());
+    let events = status::notes(&before, &after, &status_plan.report);
     Decision { events, ..Decision::write(Pass::DiscoveryTold, Write::Status(Box::new(after))) }
 }
 
@@ -46,11 +46,12 @@ fn status(
     now: Now,
 ) -> BareMetalHostDiscoveryStatus {
     let StatusPlan { resource, reach, report, asked, .. } = status_plan;
-    let mut status = match report {
-        Some(report) => report.status(before, now.wall),
+    // Before all machines were read, fewer are no news.
+    let mut status = match report.strays {
+        Some(_) => report.status(before, now.wall),
         None => before.clone(),
     };
-    status::conditions(resource, reach, report.as_ref(), &mut status, now.wall);
+    status::conditions(resource, reach, report, &mut status, now.wall);
     if *reach == Reach::Answers && status_plan.ironic_version.is_some() {
         status.ironic_version.clone_from(&status_plan.ironic_version);
     }

@@ -425,8 +425,8 @@ pub struct Report {
     pub doubtful: BTreeSet<String>,
     /// Why some of them become no hosts though they should, as reason and message of `Ready`.
     pub trouble: Option<(&'static str, String)>,
-    /// Machines that are no resource's.
-    pub strays: Strays,
+    /// Machines that are no resource's; none before all were read.
+    pub strays: Option<Strays>,
 }
 
 /// What the status of a discovery is to say, as far as that does not depend on what it says already.
@@ -436,8 +436,8 @@ pub struct StatusPlan {
     pub resource: Resource,
     /// Whether Ironic answers.
     pub reach: Reach,
-    /// Machines; none before all were read.
-    pub report: Option<Report>,
+    /// Machines, as far as they were read.
+    pub report: Report,
     /// The version that Ironic offers.
     pub ironic_version: Option<String>,
     /// When Ironic was last asked.

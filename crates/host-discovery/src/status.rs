@@ -24,7 +24,7 @@ const LONGEST_MESSAGE: usize = 1024;
 pub fn conditions(
     resource: &Resource,
     reach: &Reach,
-    report: Option<&Report>,
+    report: &Report,
     status: &mut BareMetalHostDiscoveryStatus,
     now: Timestamp,
 ) {
@@ -58,7 +58,7 @@ fn no(reason: impl engine::Reason, message: &str) -> Said {
 fn ready(
     resource: &Resource,
     is_reachable: bool,
-    report: Option<&Report>,
+    report: &Report,
     status: &BareMetalHostDiscoveryStatus,
 ) -> Said {
     let counts = status.counts.clone().unwrap_or_default();
@@ -78,7 +78,7 @@ fn ready(
     if resource.spec.suspend {
         return no(Reason::Suspended, text::SUSPENDED);
     }
-    if let Some((reason, text)) = report.and_then(|it| it.trouble.as_ref()) {
+    if let Some((reason, text)) = &report.trouble {
         return say("False", reason, text);
     }
     let spec = &resource.spec;
@@ -92,7 +92,7 @@ fn ready(
             (Notice::Discovering.as_str(), text.to_owned())
         }
     };
-    let Some(Report { strays, .. }) = report else {
+    let Some(strays) = report.strays else {
         // Nobody counted yet: what was said before stays. That what stood in the way is over only a count says.
         let known = status.conditions.iter().find(|it| it.type_ == CONDITION_READY);
         if let Some(known) = known.filter(|it| is_counted(&it.reason)) {
@@ -183,7 +183,7 @@ pub fn patch(object: &BareMetalHostDiscovery, status: &BareMetalHostDiscoverySta
 pub fn notes(
     before: &BareMetalHostDiscoveryStatus,
     after: &BareMetalHostDiscoveryStatus,
-    report: Option<&Report>,
+    report: &Report,
 ) -> Vec<Event> {
     let mut all = Vec::new();
     for condition in &after.conditions {
@@ -211,7 +211,7 @@ pub fn notes(
         if word(entry) == Reason::RateLimited.as_str() {
             continue;
         }
-        let is_doubtful = report.is_some_and(|it| it.doubtful.contains(&entry.node_id));
+        let is_doubtful = report.doubtful.contains(&entry.node_id);
         let to_do = advice(entry.reason.as_deref().unwrap_or_default());
         let text = text::listed(entry, to_do.filter(|_| !is_doubtful));
         all.push(Event::new(warning, word(entry).to_owned(), &entry.node_id, &text));

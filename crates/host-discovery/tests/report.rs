@@ -118,7 +118,7 @@ fn while_the_watch_on_hosts_is_behind_the_discovery_says_so_and_no_machine_has_f
         .status(&BareMetalHostDiscoveryStatus::default(), Timestamp::UNIX_EPOCH);
     assert_eq!((status.failures.len(), status.pending.len()), (0, 2));
     let told = Report { trouble: trouble(0, &plan, 0), ..Report::default() };
-    conditions(&resources[0], &Reach::Answers, Some(&told), &mut status, Timestamp::UNIX_EPOCH);
+    conditions(&resources[0], &Reach::Answers, &told, &mut status, Timestamp::UNIX_EPOCH);
     let ready = status.conditions.iter().find(|it| it.type_ == CONDITION_READY).unwrap();
     assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("False", "HostsFailed"));
     assert!(ready.message.contains(behind), "{}", ready.message);
