@@ -12,6 +12,7 @@ use bench::chart;
 use kube::ResourceExt;
 
 use crate::controllers::{self, PODS};
+use crate::measure::published;
 use crate::{chart_readme, reasons, reference, root};
 
 /// In these folders everything is generated: what nobody makes any more goes.
@@ -124,6 +125,7 @@ fn of_everything_else() -> anyhow::Result<Files> {
         let folder = Path::new("docs").join(folder);
         files.extend(pages.into_iter().map(|(name, text)| (folder.join(name), text)));
     }
+    files.extend(published::files()?);
     Ok(files)
 }
 

@@ -67,6 +67,7 @@ pub(crate) fn pages() -> anyhow::Result<BTreeMap<String, String>> {
         pages.insert(page, controller_page(controller)?);
     }
     index.push_str("* [CRDs](crds.md): the kinds that are ours\n");
+    index.push_str("* [Measured](measured.md): all figures of the bench\n");
     pages.insert("crds.md".to_owned(), crds()?);
     pages.insert("README.md".to_owned(), index);
     Ok(pages)

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One measurement.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Rate {
     /// What was done: `POST` or `PATCH`.
-    pub verb: &'static str,
+    pub verb: String,
     /// Size of one object in bytes.
     pub bytes: usize,
     /// Requests under way at a time.
@@ -123,7 +123,7 @@ where
     let elapsed = started.elapsed();
     took.sort_unstable();
     Ok(Rate {
-        verb,
+        verb: verb.to_owned(),
         bytes,
         concurrency,
         requests,

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::Value;
 
-use super::table::{self, Column};
+use super::table::{Column, Table};
 
 /// What the parts of a file are named by, and numbers that tell what was asked for.
 const NAMES: [&str; 6] = ["controller", "peer", "verb", "bytes", "concurrency", "what"];
@@ -35,7 +35,7 @@ pub(super) fn run(before: &Path, after: &Path) -> anyhow::Result<()> {
         ("ratio", |it| shown(it.ratio())),
         ("", |it| if it.is_worse() { "worse".to_owned() } else { String::new() }),
     ];
-    table::print(1, "figure", pairs.iter().map(|(name, it)| (name.clone(), it)), columns);
+    Table::new(1, "figure", pairs.iter().map(|(name, it)| (name.clone(), it)), columns).print();
     println!("\n{worse} of {} figures are worse by more than a tenth", pairs.len());
     Ok(())
 }

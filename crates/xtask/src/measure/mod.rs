@@ -15,6 +15,7 @@ mod machines;
 mod minimal;
 mod own_ironic;
 mod plugin;
+pub(crate) mod published;
 mod remediation;
 mod row;
 mod sample;
@@ -394,10 +395,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if let Some(parts) = options.split {
         return runtime.block_on(split::run(&works, &folder, options, parts));
     }
-    let mut report = Report::new(options.json.as_deref())?;
+    let mut report = Report::new(options.hosts, row::files(options.json.as_deref())?);
     let measured = runtime.block_on(measure(&works, &folder, &peers, options, &mut report));
-    table::rates(&report.api_server);
-    table::rows(&report.rows);
+    for (_, table) in table::of(&report) {
+        table.print();
+    }
     measured?;
     let wrong = report.wrong(&works);
     ensure!(wrong.is_empty(), "not as it should be:\n  {}", wrong.join("\n  "));

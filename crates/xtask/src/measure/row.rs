@@ -7,7 +7,7 @@ use anyhow::Context;
 use bench::load::{self, Rate};
 use bench::programs;
 use k8s_openapi::jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Work;
 
@@ -20,21 +20,31 @@ const READY_MS: f64 = 300.0;
 pub(super) type Requests = BTreeMap<String, u64>;
 
 /// All that was measured so far. Written after each figure: a run of hours that breaks off keeps what it has measured.
-#[derive(Serialize)]
+#[derive(Deserialize, Serialize)]
 pub(super) struct Report {
+    pub(super) begun: Timestamp,
+    /// How large a large installation is.
+    pub(super) hosts: u32,
     pub(super) api_server: Vec<Rate>,
     #[serde(rename = "controllers")]
     pub(super) rows: Vec<Row>,
     /// What was not measured, and why.
-    failed: Vec<String>,
+    pub(super) failed: Vec<String>,
     #[serde(skip)]
     files: Vec<PathBuf>,
 }
 
 impl Report {
-    pub(super) fn new(json: Option<&Path>) -> anyhow::Result<Self> {
-        let files = files(json)?;
-        Ok(Self { api_server: Vec::new(), rows: Vec::new(), failed: Vec::new(), files })
+    /// One that begins now, to be kept in these files.
+    pub(super) fn new(hosts: u32, files: Vec<PathBuf>) -> Self {
+        let (begun, api_server) = (Timestamp::now(), Vec::new());
+        Self { begun, hosts, api_server, rows: Vec::new(), failed: Vec::new(), files }
+    }
+
+    /// A run of earlier.
+    pub(super) fn read(file: &Path) -> anyhow::Result<Self> {
+        let read = || anyhow::Ok(serde_json::from_slice(&std::fs::read(file)?)?);
+        read().with_context(|| file.display().to_string())
     }
 
     pub(super) fn save(&self) -> anyhow::Result<()> {
@@ -145,15 +155,21 @@ impl Figures<'_> {
 }
 
 /// One measured figure.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Figure {
     pub(super) what: String,
     pub(super) value: f64,
     pub(super) at_most: Option<f64>,
 }
 
+impl Figure {
+    pub(super) fn is_exceeded(&self) -> bool {
+        self.at_most.is_some_and(|it| self.value > it)
+    }
+}
+
 /// What was measured of one program.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub(super) struct Row {
     pub(super) controller: String,
     /// The file, where it is not the project's own.
@@ -178,7 +194,7 @@ impl Row {
 }
 
 /// What a program costs that has nothing to do.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Idle {
     pub(super) megabytes: f64,
     pub(super) slowest_ready_ms: f64,
@@ -188,7 +204,7 @@ pub(super) struct Idle {
 }
 
 /// What a program takes at rest.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Cost {
     /// From its start until it has read what is there.
     pub(super) ready_ms: f64,
@@ -199,7 +215,7 @@ pub(super) struct Cost {
 }
 
 /// What an operation reached.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Reached {
     pub(super) name: String,
     pub(super) count: u32,
@@ -216,43 +232,71 @@ pub(super) struct Reached {
     pub(super) resident_megabytes: f64,
 }
 
-/// One line for each limit that one of our own does not keep.
-fn exceeded(works: &[&Work], rows: &[Row]) -> Vec<String> {
-    let mut lines = Vec::new();
-    for row in rows.iter().filter(|row| row.peer.is_none()) {
-        let Some(work) = works.iter().find(|work| work.controller == row.controller) else {
-            continue;
-        };
-        let mut hold = |what: &str, value: f64, limit: f64| {
-            if value > limit {
-                lines.push(format!("{}: {what} {value:.1}, at most {limit:.1}", row.controller));
-            }
-        };
-        if let Some(idle) = &row.idle {
-            hold("megabytes of the program", idle.megabytes, work.megabytes);
-            hold("milliseconds to ready", idle.rest.ready_ms, READY_MS);
-            hold("megabytes resident", idle.rest.resident_megabytes, work.megabytes);
-            hold("writes at rest", idle.rest.writes_at_rest as f64, 0.0);
-        }
-        if let Some(together) = &row.together {
-            hold("megabytes beside the others", together.resident_megabytes, CACHED_MEGABYTES);
-            hold("writes at rest beside the others", together.writes_at_rest as f64, 0.0);
-        }
-        for figure in &row.figures {
-            if let Some(limit) = figure.at_most {
-                hold(&figure.what, figure.value, limit);
-            }
-        }
-        if let Some(reached) = row.operation.as_ref().filter(|reached| reached.share < work.share) {
-            lines.push(format!(
-                "{}: {:.0} % of what the API server takes, at least {:.0} %",
-                row.controller,
-                reached.share * 100.0,
-                work.share * 100.0
-            ));
+/// A figure that has a limit.
+pub(super) struct Held {
+    pub(super) what: String,
+    value: f64,
+    limit: f64,
+    /// Of most figures less is better.
+    at_least: bool,
+}
+
+impl Held {
+    /// How near to its limit: what is above one does not keep it.
+    pub(super) fn strain(&self) -> f64 {
+        if self.at_least { self.limit / self.value } else { self.value / self.limit }
+    }
+
+    fn is_kept(&self) -> bool {
+        if self.at_least { self.value >= self.limit } else { self.value <= self.limit }
+    }
+}
+
+/// All figures of a controller that have a limit.
+pub(super) fn held(work: &Work, row: &Row) -> Vec<Held> {
+    let mut held = Vec::new();
+    let mut hold = |what: &str, value, limit| {
+        held.push(Held { what: what.to_owned(), value, limit, at_least: false });
+    };
+    if let Some(idle) = &row.idle {
+        hold("megabytes of the program", idle.megabytes, work.megabytes);
+        hold("milliseconds to ready", idle.rest.ready_ms, READY_MS);
+        hold("megabytes resident", idle.rest.resident_megabytes, work.megabytes);
+        hold("writes at rest", idle.rest.writes_at_rest as f64, 0.0);
+    }
+    if let Some(together) = &row.together {
+        hold("megabytes beside the others", together.resident_megabytes, CACHED_MEGABYTES);
+        hold("writes at rest beside the others", together.writes_at_rest as f64, 0.0);
+    }
+    for figure in &row.figures {
+        if let Some(limit) = figure.at_most {
+            hold(&figure.what, figure.value, limit);
         }
     }
-    lines
+    if let Some(reached) = row.operation.as_ref().filter(|_| work.share > 0.0) {
+        held.push(Held {
+            what: "% of what the API server takes".to_owned(),
+            value: reached.share * 100.0,
+            limit: work.share * 100.0,
+            at_least: true,
+        });
+    }
+    held
+}
+
+/// One line for each limit that one of our own does not keep.
+fn exceeded(works: &[&Work], rows: &[Row]) -> Vec<String> {
+    let own = rows.iter().filter(|row| row.peer.is_none());
+    let work = |row: &Row| works.iter().find(|work| work.controller == row.controller);
+    let held = own.filter_map(|row| Some((row, held(work(row)?, row))));
+    let wrong = held.flat_map(|(row, held)| held.into_iter().map(move |it| (row, it)));
+    wrong
+        .filter(|(_, held)| !held.is_kept())
+        .map(|(row, Held { what, value, limit, at_least })| {
+            let bound = if at_least { "least" } else { "most" };
+            format!("{}: {what} {value:.1}, at {bound} {limit:.1}", row.controller)
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -260,7 +304,7 @@ mod tests {
     use anyhow::anyhow;
     use bench::cache::RunDir;
 
-    use super::super::minimal;
+    use super::super::{capm3_reuse, minimal};
     use super::*;
 
     fn rest(ready_ms: f64, resident_megabytes: f64, writes_at_rest: u64) -> Cost {
@@ -301,14 +345,39 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_part_of_the_bare_writes_that_is_too_small_is_named() {
+        let row = |share: f64| Row {
+            controller: "capm3-reuse".to_owned(),
+            operation: Some(Reached {
+                name: "machines".to_owned(),
+                count: 1,
+                ready_ms: 1.0,
+                per_second: 1.0,
+                writes_each: 3.0,
+                requests_each: 4.0,
+                bare_writes_per_second: 1.0,
+                share,
+                shares: vec![share],
+                resident_megabytes: 1.0,
+            }),
+            ..Row::default()
+        };
+        let works = [&capm3_reuse::WORK];
+        assert_eq!(exceeded(&works, &[row(0.9)]), Vec::<String>::new());
+        assert_eq!(
+            exceeded(&works, &[row(0.5)]),
+            ["capm3-reuse: % of what the API server takes 50.0, at least 80.0"]
+        );
+    }
+
     /// A run that broke off in its last minute once left nothing of hours.
     #[test]
     fn a_figure_is_in_the_file_before_the_next_and_a_failure_is_told() {
         let folder = RunDir::new("report").unwrap();
         let file = folder.path().join("figures.json");
         let files = vec![file.clone()];
-        let mut report =
-            Report { api_server: Vec::new(), rows: Vec::new(), failed: Vec::new(), files };
+        let mut report = Report::new(1, files);
         let written = || -> serde_json::Value {
             serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap()
         };

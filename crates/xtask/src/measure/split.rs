@@ -16,8 +16,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::own_ironic::OwnIronic;
-use super::table::Column;
-use super::{Ground, Options, PATIENCE, Program, Work, fleet, row, table};
+use super::table::{Column, Table};
+use super::{Ground, Options, PATIENCE, Program, Work, fleet, row};
 
 /// A machine that is a host anywhere must not become one twice.
 const READS_ALL: &str = "host-discovery";
@@ -238,7 +238,7 @@ impl Split {
             (&at_once, |it| it.all_parts.as_ref().map_or_else(|| "-".to_owned(), Instance::shown)),
         ];
         let rows = self.controllers.iter().map(|it| (it.controller.clone(), it));
-        table::print(1, "ready s, MB", rows, columns);
+        Table::new(1, "ready s, MB", rows, columns).print();
         println!(
             "\na list of Ironic's nodes takes host-discovery {:.1} s, of one of {parts} conductor groups {:.1} s",
             self.list_of_all, self.list_of_one

@@ -4,41 +4,72 @@ use std::iter::once;
 
 use bench::load::Rate;
 
-use super::row::{Cost, Figure, Idle, Reached, Requests, Row};
+use super::row::{Cost, Figure, Idle, Reached, Report, Requests, Row};
 
 /// The head of a column, and what stands in it.
 pub(super) type Column<'a, T> = (&'a str, fn(&T) -> String);
 
-/// Prints a table of named rows. Its first `words` columns hold words, the others numbers. Without rows there is none.
-pub(super) fn print<'a, T: 'a>(
+/// A table of named rows. Its first `words` columns hold words, the others numbers.
+pub(super) struct Table {
     words: usize,
-    name: &str,
-    rows: impl IntoIterator<Item = (String, &'a T)>,
-    columns: &[Column<'_, T>],
-) {
-    let head = once(name).chain(columns.iter().map(|it| it.0)).map(str::to_owned).collect();
-    let line = |(name, row)| once(name).chain(columns.iter().map(|it| it.1(row))).collect();
-    let lines: Vec<Vec<String>> = once(head).chain(rows.into_iter().map(line)).collect();
-    if lines.len() == 1 {
-        return;
+    /// The head is the first.
+    lines: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(super) fn new<'a, T: 'a>(
+        words: usize,
+        name: &str,
+        rows: impl IntoIterator<Item = (String, &'a T)>,
+        columns: &[Column<'_, T>],
+    ) -> Self {
+        let head = once(name).chain(columns.iter().map(|it| it.0)).map(str::to_owned).collect();
+        let line = |(name, row)| once(name).chain(columns.iter().map(|it| it.1(row))).collect();
+        Self { words, lines: once(head).chain(rows.into_iter().map(line)).collect() }
     }
-    let width = |column: usize| lines.iter().map(|it| it[column].chars().count()).max();
-    let widths: Vec<usize> = (0..=columns.len()).filter_map(width).collect();
-    println!();
-    for line in &lines {
-        for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
-            if column < words {
-                print!("{cell:<width$}  ");
-            } else {
-                print!("{cell:>width$}  ");
-            }
-        }
+
+    /// On a terminal. Without rows nothing is printed.
+    pub(super) fn print(&self) {
+        let [head, _, ..] = self.lines.as_slice() else { return };
+        let width = |column: usize| self.lines.iter().map(|it| it[column].chars().count()).max();
+        let widths: Vec<usize> = (0..head.len()).filter_map(width).collect();
         println!();
+        for line in &self.lines {
+            for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
+                if column < self.words {
+                    print!("{cell:<width$}  ");
+                } else {
+                    print!("{cell:>width$}  ");
+                }
+            }
+            println!();
+        }
+    }
+
+    /// On a page. Without rows there is none.
+    pub(super) fn markdown(&self) -> Option<String> {
+        let [head, rows @ ..] = self.lines.as_slice() else { return None };
+        let line = |cells: &Vec<String>| format!("| {} |\n", cells.join(" | "));
+        let under = format!("|{}\n", "---|".repeat(head.len()));
+        let text = once(line(head)).chain(once(under)).chain(rows.iter().map(line)).collect();
+        (!rows.is_empty()).then_some(text)
     }
 }
 
-pub(super) fn rates(rates: &[Rate]) {
-    let rates = rates.iter().map(|it| (it.verb.to_owned(), it));
+/// All tables of a run, each with what it shows.
+pub(super) fn of(report: &Report) -> [(&'static str, Table); 5] {
+    let rows = &report.rows;
+    [
+        ("The API server by itself", rates(&report.api_server)),
+        ("With nothing to do", idle(rows)),
+        ("At work", reached(rows)),
+        ("What only one is asked for", figures(rows)),
+        ("Beside the other four, at rest", together(rows)),
+    ]
+}
+
+fn rates(rates: &[Rate]) -> Table {
+    let rates = rates.iter().map(|it| (it.verb.clone(), it));
     let columns: &[Column<'_, Rate>] = &[
         ("bytes", |it| it.bytes.to_string()),
         ("concurrency", |it| it.concurrency.to_string()),
@@ -46,10 +77,10 @@ pub(super) fn rates(rates: &[Rate]) {
         ("p50 ms", |it| format!("{:.1}", it.p50_ms)),
         ("p99 ms", |it| format!("{:.1}", it.p99_ms)),
     ];
-    print(1, "verb", rates, columns);
+    Table::new(1, "verb", rates, columns)
 }
 
-pub(super) fn rows(rows: &[Row]) {
+fn idle(rows: &[Row]) -> Table {
     let idle = rows.iter().filter_map(|row| Some((row.name(), row.idle.as_ref()?)));
     let columns: &[Column<'_, Idle>] = &[
         ("MB", |it| format!("{:.1}", it.megabytes)),
@@ -59,7 +90,10 @@ pub(super) fn rows(rows: &[Row]) {
         ("rest writes", |it| it.rest.writes_at_rest.to_string()),
         ("rest requests", |it| shown(&it.rest.requests_at_rest)),
     ];
-    print(1, "controller", idle, columns);
+    Table::new(1, "controller", idle, columns)
+}
+
+fn reached(rows: &[Row]) -> Table {
     let reached = rows.iter().filter_map(|row| Some((row.name(), row.operation.as_ref()?)));
     let columns: &[Column<'_, Reached>] = &[
         ("operation", |it| format!("{} {}", it.count, it.name)),
@@ -72,14 +106,21 @@ pub(super) fn rows(rows: &[Row]) {
         ("busy MB", |it| format!("{:.1}", it.resident_megabytes)),
         ("share of each round", |it| percents(&it.shares)),
     ];
-    print(2, "controller", reached, columns);
+    Table::new(2, "controller", reached, columns)
+}
+
+fn figures(rows: &[Row]) -> Table {
     let figures = rows.iter().flat_map(|row| row.figures.iter().map(|it| (row.name(), it)));
     let columns: &[Column<'_, Figure>] = &[
         ("figure", |it| it.what.clone()),
         ("measured", |it| format!("{:.2}", it.value)),
         ("at most", |it| it.at_most.map_or_else(String::new, |it| format!("{it:.2}"))),
+        ("", |it| if it.is_exceeded() { "more than wanted".to_owned() } else { String::new() }),
     ];
-    print(2, "controller", figures, columns);
+    Table::new(2, "controller", figures, columns)
+}
+
+fn together(rows: &[Row]) -> Table {
     let together = rows.iter().filter_map(|row| Some((row.name(), row.together.as_ref()?)));
     let columns: &[Column<'_, Cost>] = &[
         ("ready ms", |it| format!("{:.0}", it.ready_ms)),
@@ -87,7 +128,7 @@ pub(super) fn rows(rows: &[Row]) {
         ("rest writes", |it| it.writes_at_rest.to_string()),
         ("rest requests", |it| shown(&it.requests_at_rest)),
     ];
-    print(1, "all together", together, columns);
+    Table::new(1, "all together", together, columns)
 }
 
 fn percents(shares: &[f64]) -> String {
