@@ -255,16 +255,35 @@ async fn an_answer_that_is_no_inventory_is_none_and_the_next_one_counts() {
     assert!(details.as_str().unwrap().contains(&site.agent(1).mac(0)), "{details}");
 }
 
+/// An API server that takes no host.
+fn refuses() -> Plan {
+    let fails = ApiFault::Fail(StatusCode::UNPROCESSABLE_ENTITY);
+    (2..=99).fold(Plan::one("host-discovery", At::Creation(1), fails), |plan, number| {
+        plan.and(At::Creation(number), fails)
+    })
+}
+
+/// `Ready` was once true as long as any machine was read, although every host was refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn that_hosts_are_refused_is_told_while_another_machine_is_still_read() {
+    let site = Site::new("refused-beside").await;
+    site.discovery("racks", json!({})).await;
+    let silent = site.boot(&site.agent(1)).await;
+    let proxy = Proxy::start(&site.ironic).await.unwrap();
+    let inventory = format!("{silent}/inventory");
+    proxy.fault(Fault::Hang, usize::MAX, move |_: &Method, path: &str| path.contains(&inventory));
+    let _running = site.start_disturbed(&proxy.endpoint, quick(), refuses());
+    site.boot(&site.agent(2)).await;
+    let seen =
+        site.wait("racks", "not ready", |it| condition(it, "Ready").1 == "HostsRefused").await;
+    // What is listed waits until all were read: the other one still is.
+    assert_eq!(seen["status"]["failures"], json!(null), "{seen:#}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_process_does_not_say_that_what_is_refused_is_over() {
     let site = Site::new("still-refused").await;
     site.discovery("racks", json!({})).await;
-    let fails = ApiFault::Fail(StatusCode::UNPROCESSABLE_ENTITY);
-    let refuses = || {
-        (2..=99).fold(Plan::one("host-discovery", At::Creation(1), fails), |plan, number| {
-            plan.and(At::Creation(number), fails)
-        })
-    };
     let running = site.start_disturbed(&site.ironic.endpoint, quick(), refuses());
     let node = site.boot(&site.agent(1)).await;
     site.listed("racks", "failures", &node, "HostRefused").await;
