@@ -8,9 +8,7 @@ use api_types::metal3::BareMetalHost;
 use api_types::names::capi::WATCH_FILTER;
 use api_types::names::ferrite::POWER_SELECTOR;
 use clap::{Args, Parser};
-use controller_kit::config::{
-    Command, Config, Settings, above_zero, defaults, reads, span, switch,
-};
+use controller_kit::config::{Command, Settings, above_zero, defaults, reads, span, switch};
 use controller_kit::crd::{Field, Needed};
 use controller_kit::run::Needs;
 use kube::core::{Expression, Selector, SelectorExt as _};
@@ -89,7 +87,7 @@ impl Default for Policy {
 impl Policy {
     /// The policy under the common settings.
     #[must_use]
-    pub fn check(self, config: &Config) -> Self {
+    pub fn check(self, config: &Settings) -> Self {
         let soft_slice = self.soft_slice.min(self.soft_timeout);
         Self { soft_slice, watch_filter: config.watch_filter.clone(), ..self }
     }

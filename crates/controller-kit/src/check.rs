@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::api_error;
-use crate::config::Config;
+use crate::config::Settings;
 use crate::crd::{self, Needed};
 
 /// One line of the table.
@@ -137,7 +137,7 @@ const UNCHECKED: &str = "not checked: the API server does not answer";
 /// Does all checks. After an API server that does not answer the rest would only repeat it.
 pub async fn run(
     client: &Client,
-    config: &Config,
+    config: &Settings,
     needed: &[Needed],
     rules: (&str, &[&str]),
     own: Vec<Check>,
@@ -170,7 +170,7 @@ pub async fn run(
 /// One row for each resource and namespace of the chart's rules, and of those that the kit itself needs.
 async fn permitted(
     client: &Client,
-    config: &Config,
+    config: &Settings,
     (rules, switches): (&str, &[&str]),
 ) -> Vec<Row> {
     let rules = if rules.is_empty() { "{}" } else { rules };
@@ -185,10 +185,10 @@ async fn permitted(
     let watched: Vec<Option<&str>> = config.namespaces.iter().map(|name| Some(&**name)).collect();
     let watched = if watched.is_empty() { everywhere.clone() } else { watched };
     let mut asked = vec![(rules.namespaced, watched), (rules.cluster, everywhere)];
-    if let Some(lease) = &config.lease {
-        let own = lease.namespace.as_deref().unwrap_or_else(|| client.default_namespace());
+    if config.leader_elect {
+        let own = config.lease_namespace.as_deref().unwrap_or_else(|| client.default_namespace());
         let verbs = &["get", "list", "watch", "patch"];
-        let names = std::slice::from_ref(&lease.name);
+        let names = std::slice::from_ref(&config.lease_name);
         let why = "to be the one that acts";
         let group = "coordination.k8s.io";
         let rules = vec![

@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
@@ -232,9 +231,12 @@ pub fn given(text: &str) -> Result<Given<String>, String> {
 }
 
 /// The flags of every controller, to be flattened into its own parser.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(next_help_heading = "Common options")]
 pub struct Settings {
+    /// The binary's name; also the label of its metrics and the reporter of its events.
+    #[arg(skip)]
+    pub controller: &'static str,
     /// Address of probes and metrics
     #[arg(long, env = "FERRITE_LISTEN", default_value = "0.0.0.0:8080", value_parser = reads(address))]
     pub listen: SocketAddr,
@@ -252,7 +254,7 @@ pub struct Settings {
     pub lease_namespace: Given<String>,
     /// Name of the lease; `ferrite-<controller>` when empty
     #[arg(long, env = "FERRITE_LEASE_NAME", default_value = "", value_parser = reads(object_name))]
-    pub lease_name: Given<String>,
+    pub lease_name: String,
     /// How long others wait for a holder that is silent
     #[arg(long, env = "FERRITE_LEASE_DURATION", default_value = "15s", value_parser = reads(lease_duration))]
     pub lease_duration: Duration,
@@ -286,44 +288,6 @@ pub enum LogFormat {
     Text,
     /// For machines.
     Json,
-}
-
-/// The common settings, read and found to fit together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// The binary's name; also the label of its metrics and the reporter of its events.
-    pub controller: &'static str,
-    /// Where probes and metrics are served.
-    pub listen: SocketAddr,
-    /// Empty: all.
-    pub namespaces: Vec<String>,
-    /// Value of Cluster API's watch label, if any.
-    pub watch_filter: Option<String>,
-    /// `None`: no election, this process always acts.
-    pub lease: Option<LeaseConfig>,
-    /// Upper bound of reconciles at the same time.
-    pub concurrency: u16,
-    /// Log format.
-    pub log_format: LogFormat,
-    /// Log filter.
-    pub log: String,
-    /// Explicit kubeconfig, or several separated as in `PATH`, if any.
-    pub kubeconfig: Option<PathBuf>,
-}
-
-/// Where the lease is and how it is kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaseConfig {
-    /// `None`: the client's default namespace, which in a pod is the pod's own.
-    pub namespace: Option<String>,
-    /// Name of the Lease object.
-    pub name: String,
-    /// How long others wait for a silent holder.
-    pub duration: Duration,
-    /// How long the holder believes in itself without a renewal.
-    pub renew_deadline: Duration,
-    /// How often it renews.
-    pub retry_period: Duration,
 }
 
 /// Mistakes in flags and environment variables; a controller adds its own to the same list.
@@ -385,33 +349,19 @@ pub fn duration(text: &str) -> Option<Duration> {
 
 impl Settings {
     /// The settings of this controller; what does not fit together goes to `mistakes`.
-    pub fn check(self, controller: &'static str, mistakes: &mut Mistakes) -> Config {
-        let (duration, deadline) = (self.lease_duration, self.renew_deadline);
-        let renewing = ("--renew-deadline", deadline);
-        if deadline >= duration {
-            mistakes.add(renewing, "less than", ("--lease-duration", duration));
+    #[must_use]
+    pub fn check(mut self, controller: &'static str, mistakes: &mut Mistakes) -> Self {
+        let renewing = ("--renew-deadline", self.renew_deadline);
+        if self.renew_deadline >= self.lease_duration {
+            mistakes.add(renewing, "less than", ("--lease-duration", self.lease_duration));
         }
-        if self.retry_period * 2 > deadline {
+        if self.retry_period * 2 > self.renew_deadline {
             mistakes.add(("--retry-period", self.retry_period), "at most half of", renewing);
         }
-        let lease = LeaseConfig {
-            namespace: self.lease_namespace,
-            name: self.lease_name.unwrap_or_else(|| format!("ferrite-{controller}")),
-            duration,
-            renew_deadline: deadline,
-            retry_period: self.retry_period,
-        };
-        Config {
-            controller,
-            listen: self.listen,
-            namespaces: self.namespaces,
-            watch_filter: self.watch_filter,
-            lease: self.leader_elect.then_some(lease),
-            concurrency: self.concurrency,
-            log_format: self.log_format,
-            log: self.log,
-            kubeconfig: self.kubeconfig.map(PathBuf::from),
+        if self.lease_name.is_empty() {
+            self.lease_name = format!("ferrite-{controller}");
         }
+        Self { controller, ..self }
     }
 }
 
@@ -449,11 +399,11 @@ fn namespace(text: &str) -> Result<Given<String>, String> {
     given(text)
 }
 
-fn object_name(text: &str) -> Result<Given<String>, String> {
+fn object_name(text: &str) -> Result<String, String> {
     if text.len() > 253 || !text.is_empty() && !text.split('.').all(is_label) {
         return Err("an object name: lower case letters, digits, '-' and '.'".to_owned());
     }
-    given(text)
+    Ok(text.to_owned())
 }
 
 fn lease_duration(text: &str) -> Result<Duration, String> {

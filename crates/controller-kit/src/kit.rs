@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::Client;
 
 use crate::backoff;
-use crate::config::Config;
+use crate::config::Settings;
 use crate::events::Events;
 use crate::leadership::Leadership;
 use crate::liveness::Liveness;
@@ -19,7 +19,7 @@ use crate::unread::Undecodable;
 #[derive(Clone)]
 pub struct Kit {
     /// The common settings.
-    pub config: Arc<Config>,
+    pub config: Arc<Settings>,
     /// This process among its replicas: the pod's name and a random suffix.
     pub identity: Arc<str>,
     /// Client without retries: what fails is retried by the next reconcile.
@@ -42,18 +42,18 @@ pub struct Kit {
 
 impl Kit {
     /// All handles for one process.
-    pub fn new(config: Config, client: Client, metrics: Metrics, shutdown: Shutdown) -> Self {
+    pub fn new(config: Settings, client: Client, metrics: Metrics, shutdown: Shutdown) -> Self {
         let host =
             std::env::var("POD_NAME").or_else(|_| std::env::var("HOSTNAME")).unwrap_or_default();
         let host = if host.is_empty() { config.controller } else { &host };
         let identity = format!("{host}_{:08x}", backoff::random() >> 32);
         let events = Events::new(client.clone(), config.controller, host);
         let leadership =
-            if config.lease.is_some() { Leadership::default() } else { Leadership::always() };
+            if config.leader_elect { Leadership::default() } else { Leadership::always() };
         metrics.most_active.set(i64::from(config.concurrency));
-        if let Some(timing) = &config.lease {
+        if config.leader_elect {
             // Whoever waits before it asks for the lease is known not to lead.
-            metrics.master.with_label_values(&[timing.name.as_str()]).set(0);
+            metrics.master.with_label_values(&[&config.lease_name]).set(0);
         }
         Self {
             config: Arc::new(config),

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::api_error;
-use crate::config::LeaseConfig;
+use crate::config::Settings;
 use crate::kit::Kit;
 
 /// Names what the holder of the lease has lacked for a while.
@@ -116,15 +116,15 @@ pub enum Next {
 }
 
 /// The whole decision. First match wins.
-pub fn next(me: &str, timing: &LeaseConfig, view: &View, now: Duration) -> Next {
-    if view.held_since.is_some() && !is_valid(timing, view, now) {
+pub fn next(me: &str, settings: &Settings, view: &View, now: Duration) -> Next {
+    if view.held_since.is_some() && !is_valid(settings, view, now) {
         return Next::Lost;
     }
     if !view.fresh {
         return Next::Read;
     }
     // A fit candidate gets a free lease before one that is not.
-    let handicap = if view.lacks.is_some() { timing.duration } else { Duration::ZERO };
+    let handicap = if view.lacks.is_some() { settings.lease_duration } else { Duration::ZERO };
     let take_at = |free: Duration, step| {
         let at = free + handicap;
         if now >= at { step } else { Next::WaitUntil(at) }
@@ -132,7 +132,7 @@ pub fn next(me: &str, timing: &LeaseConfig, view: &View, now: Duration) -> Next 
     match (&view.record, view.held_since) {
         (Some(record), Some(sent)) if record.holder == me => {
             let lacks = lacks_for_long(view, now);
-            let due = sent + timing.retry_period;
+            let due = sent + settings.retry_period;
             if lacks.is_some() && record.wanted_by.as_deref().is_some_and(|by| by != me) {
                 Next::GiveAway
             } else if now >= due || record.lacks.as_deref() != lacks {
@@ -152,7 +152,7 @@ pub fn next(me: &str, timing: &LeaseConfig, view: &View, now: Duration) -> Next 
                 return Next::Ask;
             }
             // The longer of both waits: a holder with other settings gets what it counts on.
-            take_at(view.seen + record.duration.max(timing.duration), Next::Take)
+            take_at(view.seen + record.duration.max(settings.lease_duration), Next::Take)
         }
     }
 }
@@ -164,17 +164,19 @@ fn lacks_for_long(view: &View, now: Duration) -> Option<&str> {
 }
 
 /// Whether a holder may act at `now`.
-pub fn is_valid(timing: &LeaseConfig, view: &View, now: Duration) -> bool {
-    view.held_since.is_some_and(|sent| now < sent + timing.renew_deadline)
+pub fn is_valid(settings: &Settings, view: &View, now: Duration) -> bool {
+    view.held_since.is_some_and(|sent| now < sent + settings.renew_deadline)
 }
 
 /// Takes the lease when it is free and keeps it, until it is lost or released. Drop the work first, then ask for the release,
 /// which says until when the API server is waited for.
-pub async fn keep(kit: &Kit, timing: &LeaseConfig, release: impl Future<Output = Instant>) {
-    let namespace = timing.namespace.as_deref().unwrap_or_else(|| kit.client.default_namespace());
+pub async fn keep(kit: &Kit, release: impl Future<Output = Instant>) {
+    let settings = &*kit.config;
+    let namespace = settings.lease_namespace.as_deref();
+    let namespace = namespace.unwrap_or_else(|| kit.client.default_namespace());
     let mut keeper = Keeper {
         kit,
-        timing,
+        settings,
         me: &kit.identity,
         api: Api::namespaced(kit.client.clone(), namespace),
         start: Instant::now(),
@@ -182,7 +184,7 @@ pub async fn keep(kit: &Kit, timing: &LeaseConfig, release: impl Future<Output =
         failing: false,
         superseded: false,
     };
-    let master = kit.metrics.master.with_label_values(&[timing.name.as_str()]);
+    let master = kit.metrics.master.with_label_values(&[&settings.lease_name]);
     let until = tokio::select! {
         until = release => Some(until),
         // A request that hangs must not hide that the time is over.
@@ -199,7 +201,7 @@ pub async fn keep(kit: &Kit, timing: &LeaseConfig, release: impl Future<Output =
 
 struct Keeper<'a> {
     kit: &'a Kit,
-    timing: &'a LeaseConfig,
+    settings: &'a Settings,
     me: &'a str,
     api: Api<Lease>,
     start: Instant,
@@ -214,13 +216,13 @@ impl Keeper<'_> {
         let kit = self.kit;
         let mut conditions = kit.readiness.subscribe();
         let only_this =
-            watcher::Config::default().fields(&format!("metadata.name={}", self.timing.name));
+            watcher::Config::default().fields(&format!("metadata.name={}", self.settings.lease_name));
         let mut changes = watcher(self.api.clone(), only_this).default_backoff().boxed();
         loop {
-            kit.liveness.beat("lease", self.timing.duration * 4);
+            kit.liveness.beat("lease", self.settings.lease_duration * 4);
             let now = self.start.elapsed();
             self.note_fitness(now);
-            let until = match next(self.me, self.timing, &self.view, now) {
+            let until = match next(self.me, self.settings, &self.view, now) {
                 Next::Lost => return,
                 Next::WaitUntil(until) => {
                     self.superseded = false;
@@ -228,7 +230,7 @@ impl Keeper<'_> {
                 }
                 Next::GiveAway => {
                     tracing::warn!(
-                        lease.name = self.timing.name,
+                        lease.name = self.settings.lease_name,
                         lease.wanted_by =
                             self.view.record.as_ref().and_then(|it| it.wanted_by.as_deref()),
                         lacks = self.view.lacks.as_ref().map(|(lacks, _)| lacks.as_str()),
@@ -243,11 +245,11 @@ impl Keeper<'_> {
                         master.set(i64::from(kit.leadership.is_held()));
                         continue;
                     }
-                    self.start.elapsed() + self.timing.retry_period
+                    self.start.elapsed() + self.settings.retry_period
                 }
             };
             // A waiting standby still turns often enough to be seen alive.
-            let until = self.start + until.min(self.start.elapsed() + self.timing.duration);
+            let until = self.start + until.min(self.start.elapsed() + self.settings.lease_duration);
             tokio::select! {
                 () = tokio::time::sleep_until(until) => {}
                 _ = conditions.changed() => {}
@@ -269,8 +271,8 @@ impl Keeper<'_> {
 
     /// Does one request; false when it failed and is to be tried again later.
     async fn request(&mut self, step: Next) -> bool {
-        let (sent, name) = (self.start.elapsed(), &self.timing.name);
-        let patience = self.timing.renew_deadline / 2;
+        let (sent, name) = (self.start.elapsed(), &self.settings.lease_name);
+        let patience = self.settings.renew_deadline / 2;
         let problem = match tokio::time::timeout(patience, self.send(step, sent)).await {
             Ok(Ok(lease)) => {
                 self.saw(lease.as_ref(), Source::Answer);
@@ -279,7 +281,7 @@ impl Keeper<'_> {
                         tracing::info!(lease.name = name, lease.holder = self.me, "Took the lease");
                     }
                     self.view.held_since = Some(sent);
-                    let fence = self.start + sent + self.timing.renew_deadline;
+                    let fence = self.start + sent + self.settings.renew_deadline;
                     self.kit.leadership.set(Some(fence));
                 }
                 self.failing = false;
@@ -308,7 +310,7 @@ impl Keeper<'_> {
 
     /// The request of a step, and the lease after it, if there is one.
     async fn send(&self, step: Next, sent: Duration) -> kube::Result<Option<Lease>> {
-        let name = &self.timing.name;
+        let name = &self.settings.lease_name;
         let sent = match step {
             Next::Create => {
                 let metadata = ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
@@ -358,7 +360,7 @@ impl Keeper<'_> {
         let now = MicroTime(Timestamp::now());
         LeaseSpec {
             holder_identity: Some(self.me.to_owned()),
-            lease_duration_seconds: i32::try_from(self.timing.duration.as_secs()).ok(),
+            lease_duration_seconds: i32::try_from(self.settings.lease_duration.as_secs()).ok(),
             acquire_time: (step != Next::Renew).then(|| now.clone()),
             renew_time: Some(now),
             ..LeaseSpec::default()
@@ -368,19 +370,19 @@ impl Keeper<'_> {
     /// Changes the lease if it still has this version.
     async fn patch(&self, version: &str, mut patch: Value) -> kube::Result<Lease> {
         patch["metadata"]["resourceVersion"] = json!(version);
-        self.api.patch(&self.timing.name, &PatchParams::default(), &Patch::Merge(patch)).await
+        self.api.patch(&self.settings.lease_name, &PatchParams::default(), &Patch::Merge(patch)).await
     }
 
     /// Leaves the lease free, so that the next one need not wait. What does not work until then is left to time.
     async fn release(&mut self, until: Instant) {
-        if !is_valid(self.timing, &self.view, self.start.elapsed()) {
+        if !is_valid(self.settings, &self.view, self.start.elapsed()) {
             return;
         }
         // From here on nothing may act, whatever becomes of the request.
         self.kit.leadership.set(None);
         let error = match tokio::time::timeout_at(until, self.free()).await {
             Ok(Ok(())) => {
-                tracing::info!(lease.name = self.timing.name, "Released the lease");
+                tracing::info!(lease.name = self.settings.lease_name, "Released the lease");
                 return;
             }
             Ok(Err(error)) => api_error::explain(&error),
@@ -403,7 +405,7 @@ impl Keeper<'_> {
             done => return done.map(drop),
         }
         // A renewal that was cut off changed the version after all.
-        let lease = self.api.get(&self.timing.name).await?;
+        let lease = self.api.get(&self.settings.lease_name).await?;
         let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
         if holder == Some(self.me) {
             let version = lease.metadata.resource_version.as_deref().unwrap_or_default();

@@ -1,5 +1,6 @@
 //! From the command line to the end of the process.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::task::Poll;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::api_error;
 use crate::check::{self, Check};
-use crate::config::{CheckOutput, Command, Config, GitOps, Mistakes};
+use crate::config::{CheckOutput, Command, GitOps, Mistakes, Settings};
 use crate::connection::{self, Connections};
 use crate::crd::{self, Needed, gitops, keep};
 use crate::kit::Kit;
@@ -49,7 +50,7 @@ pub struct Needs {
 /// process ends. Everything that a `main` does after parsing.
 pub fn main(
     command: Option<Command>,
-    config: Config,
+    config: Settings,
     mistakes: Mistakes,
     needs: Needs,
     work: impl AsyncFnOnce(Kit) -> Result<(), String>,
@@ -92,7 +93,7 @@ fn fail(problem: &str) -> ExitCode {
 }
 
 async fn run(
-    config: Config,
+    config: Settings,
     needs: Needs,
     work: impl AsyncFnOnce(Kit) -> Result<(), String>,
 ) -> Result<ExitCode, String> {
@@ -146,11 +147,10 @@ pub async fn start(
             drop(work);
             kit.shutdown.since().unwrap_or_else(Instant::now) + LAST_WORD
         };
-        match &kit.config.lease {
-            Some(timing) => lease::keep(&kit, timing, worked).await,
-            None => {
-                worked.await;
-            }
+        if kit.config.leader_elect {
+            lease::keep(&kit, worked).await;
+        } else {
+            worked.await;
         }
         result
     };
@@ -165,7 +165,7 @@ pub async fn start(
     result.map(|()| ExitCode::SUCCESS)
 }
 
-async fn check_all(config: &Config, needs: Needs, output: CheckOutput) -> Result<ExitCode, String> {
+async fn check_all(config: &Settings, needs: Needs, output: CheckOutput) -> Result<ExitCode, String> {
     let client = connect(config).await?.build();
     let rules = (needs.rules, &needs.switches[..]);
     let rows = check::run(&client, config, &needs.fields, rules, needs.checks).await;
@@ -177,7 +177,7 @@ async fn check_all(config: &Config, needs: Needs, output: CheckOutput) -> Result
     Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn extend(config: &Config, needs: &Needs, dry_run: bool) -> Result<ExitCode, String> {
+async fn extend(config: &Settings, needs: &Needs, dry_run: bool) -> Result<ExitCode, String> {
     let client = connect(config).await?.build();
     let lines = in_time(crd::extend(&client, &needs.fields, dry_run)).await?;
     if lines.is_empty() {
@@ -190,7 +190,7 @@ async fn extend(config: &Config, needs: &Needs, dry_run: bool) -> Result<ExitCod
 }
 
 /// Adds the fields, again whenever somebody takes them away, until the process is asked to end.
-async fn keep_extended(config: &Config, needs: &Needs) -> Result<ExitCode, String> {
+async fn keep_extended(config: &Settings, needs: &Needs) -> Result<ExitCode, String> {
     let (shutdown, client) = (Shutdown::on_signals()?, connect(config).await?.build());
     tokio::select! {
         never = keep::fields(&client, &needs.fields) => match never {},
@@ -198,7 +198,7 @@ async fn keep_extended(config: &Config, needs: &Needs) -> Result<ExitCode, Strin
     }
 }
 
-async fn print_for(config: &Config, needs: &Needs, tool: GitOps) -> Result<ExitCode, String> {
+async fn print_for(config: &Settings, needs: &Needs, tool: GitOps) -> Result<ExitCode, String> {
     let client = connect(config).await?.build();
     let printing = gitops::print(&client, &needs.fields, tool);
     print!("{}", in_time(printing).await?);
@@ -214,8 +214,9 @@ async fn in_time<T>(extending: impl Future<Output = Result<T, String>>) -> Resul
 
 /// Makes the client of a controller: with a short way to say that a server is not there, and without the library's retries,
 /// which are silent and go on for minutes. The API server is our own: nothing bounds its answers.
-async fn connect(config: &Config) -> Result<ClientBuilder<Connections>, String> {
-    let mut connection = kubeconfig::of_user(config.kubeconfig.as_deref(), None).await?;
+async fn connect(config: &Settings) -> Result<ClientBuilder<Connections>, String> {
+    let mut connection =
+        kubeconfig::of_user(config.kubeconfig.as_deref().map(Path::new), None).await?;
     tracing::info!(address = %connection.cluster_url, "The API server");
     connection.connect_timeout = Some(Duration::from_secs(5));
     connection::builder(connection, config.controller).map_err(|error| {
@@ -232,7 +233,7 @@ mod tests {
     use tokio::sync::Notify;
 
     use super::start;
-    use crate::config::{Config, LogFormat};
+    use crate::config::{Settings, defaults};
     use crate::http;
     use crate::kit::Kit;
     use crate::metrics::Metrics;
@@ -241,17 +242,7 @@ mod tests {
     #[tokio::test]
     async fn nobody_is_ready_before_the_work_has_said_what_it_waits_for() {
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-        let config = Config {
-            controller: "some",
-            listen,
-            namespaces: Vec::new(),
-            watch_filter: None,
-            lease: None,
-            concurrency: 1,
-            log_format: LogFormat::Text,
-            log: String::new(),
-            kubeconfig: None,
-        };
+        let config = Settings { controller: "some", listen, leader_elect: false, ..defaults() };
         // Nothing is asked of it.
         let nowhere = kube::Config::new("http://127.0.0.1:9".parse().unwrap());
         let client = Client::try_from(nowhere).unwrap();

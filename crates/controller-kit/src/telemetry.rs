@@ -5,13 +5,13 @@ use tracing_subscriber::fmt::layer;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::config::{Config, LogFormat};
+use crate::config::{LogFormat, Settings};
 
 /// Whose own lines say nothing that ours do not.
 const LIBRARY: &str = "kube_client";
 
 /// Installs the process' logger. A second call changes nothing, so tests may call it freely.
-pub fn init(config: &Config) {
+pub fn init(config: &Settings) {
     let mut filter: Targets = config.log.parse().unwrap_or_default();
     // Each failed request once more, several a second while nobody answers, with neither address nor cause. Whoever asks
     // for them gets them.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use api_types::ContractVersion;
 use clap::{Args, Parser};
 use controller_kit::check::Check;
-use controller_kit::config::{Command, Config, Mistakes, Settings, defaults, reads, span, switch};
+use controller_kit::config::{Command, Mistakes, Settings, defaults, reads, span, switch};
 use controller_kit::crd::Needed;
 use controller_kit::run::Needs;
 
@@ -139,7 +139,7 @@ impl Default for Policy {
 impl Policy {
     /// The policy under the common settings; what does not fit together goes to `mistakes`.
     #[must_use]
-    pub fn check(self, config: &Config, mistakes: &mut Mistakes) -> Self {
+    pub fn check(self, config: &Settings, mistakes: &mut Mistakes) -> Self {
         let power_off = ("--power-off-timeout", self.power_off);
         if self.stale >= self.power_off {
             mistakes.add(("--stale-power", self.stale), "less than", power_off);

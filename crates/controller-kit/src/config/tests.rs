@@ -10,7 +10,7 @@ struct Cli {
     command: Option<Command>,
 }
 
-fn read(flags: &[&str]) -> (Config, Vec<String>) {
+fn read(flags: &[&str]) -> (Settings, Vec<String>) {
     let (cli, mut mistakes) = parse_words::<Cli>([&["it"], flags].concat()).unwrap();
     let config = cli.settings.check("it", &mut mistakes);
     (config, mistakes.lines().to_vec())
@@ -23,10 +23,10 @@ fn without_flags_it_is_as_documented() {
     assert_eq!(config.listen, SocketAddr::from(([0, 0, 0, 0], 8080)));
     assert_eq!(config.concurrency, 32);
     assert_eq!(config.namespaces, [""; 0]);
-    let lease = config.lease.unwrap();
-    assert_eq!(lease.name, "ferrite-it");
-    let seconds =
-        [lease.duration, lease.renew_deadline, lease.retry_period].map(|one| one.as_secs());
+    assert!(config.leader_elect);
+    assert_eq!(config.lease_name, "ferrite-it");
+    let seconds = [config.lease_duration, config.renew_deadline, config.retry_period];
+    let seconds = seconds.map(|one| one.as_secs());
     assert_eq!(seconds, [15, 10, 2]);
 }
 
@@ -174,8 +174,8 @@ fn a_wrong_variable_is_told_once_whatever_the_command_and_not_where_a_flag_overr
 
 #[test]
 fn election_is_switched_off_by_a_value_only() {
-    assert!(read(&["--leader-elect"]).0.lease.is_some());
-    assert!(read(&["--leader-elect=false"]).0.lease.is_none());
+    assert!(read(&["--leader-elect"]).0.leader_elect);
+    assert!(!read(&["--leader-elect=false"]).0.leader_elect);
 }
 
 #[test]

@@ -1,16 +1,11 @@
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 
 use super::*;
+use crate::config::defaults;
 
-fn timing() -> LeaseConfig {
-    LeaseConfig {
-        namespace: None,
-        name: "lease".to_owned(),
-        duration: Duration::from_secs(15),
-        renew_deadline: Duration::from_secs(10),
-        retry_period: Duration::from_secs(2),
-    }
-}
+static SETTINGS: LazyLock<Settings> = LazyLock::new(defaults);
 
 fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -66,11 +61,11 @@ fn each_situation_has_its_next_step() {
         ("deleted under us", view(None, Some(100)), 101, Next::Lost),
     ];
     for (situation, view, now, expected) in table {
-        assert_eq!(next("me", &timing(), &view, secs(now)), expected, "{situation}");
+        assert_eq!(next("me", &SETTINGS, &view, secs(now)), expected, "{situation}");
     }
     let unsure = View { fresh: false, ..view(Some("me"), Some(100)) };
-    assert_eq!(next("me", &timing(), &unsure, secs(101)), Next::Read);
-    assert_eq!(next("me", &timing(), &unsure, secs(110)), Next::Lost, "not even reading helps now");
+    assert_eq!(next("me", &SETTINGS, &unsure, secs(101)), Next::Read);
+    assert_eq!(next("me", &SETTINGS, &unsure, secs(110)), Next::Lost, "not even reading helps now");
 }
 
 #[test]
@@ -94,7 +89,7 @@ fn who_lacks_something_takes_a_free_lease_late_and_gives_its_own_to_who_asks() {
         ("unfit beside it", offered(None, lacking(0, others())), 101, Next::WaitUntil(secs(130))),
     ];
     for (situation, view, now, expected) in table {
-        assert_eq!(next("me", &timing(), &view, secs(now)), expected, "{situation}");
+        assert_eq!(next("me", &SETTINGS, &view, secs(now)), expected, "{situation}");
     }
 }
 
@@ -102,7 +97,7 @@ fn who_lacks_something_takes_a_free_lease_late_and_gives_its_own_to_who_asks() {
 fn a_holder_with_a_longer_lease_is_given_its_time() {
     let mut long = view(Some("other"), None);
     long.record.as_mut().unwrap().duration = secs(60);
-    assert_eq!(next("me", &timing(), &long, secs(130)), Next::WaitUntil(secs(160)));
+    assert_eq!(next("me", &SETTINGS, &long, secs(130)), Next::WaitUntil(secs(160)));
 }
 
 /// Behind an API server whose database was restored nobody else would ever take the lease.
@@ -237,7 +232,7 @@ fn acts() -> impl Strategy<Value = Vec<(usize, u64, Act)>> {
 fn act(node: &mut Node, server: &mut Server, now: Duration, act: Act) {
     match act {
         Act::Step if node.pending.is_some() => {}
-        Act::Step => match next(&node.name, &timing(), &node.view, now) {
+        Act::Step => match next(&node.name, &SETTINGS, &node.view, now) {
             Next::Lost => node.restart(),
             Next::GiveAway => self::act(node, server, now, Act::Release),
             Next::WaitUntil(_) => {}
@@ -309,7 +304,7 @@ proptest! {
             millis += delay;
             let now = nodes[index].now(millis);
             act(&mut nodes[index], &mut server, now, what);
-            let valid = |node: &&Node| is_valid(&timing(), &node.view, node.now(millis));
+            let valid = |node: &&Node| is_valid(&SETTINGS, &node.view, node.now(millis));
             let holders: Vec<&str> = nodes.iter().filter(valid).map(|node| node.name.as_str()).collect();
             prop_assert!(holders.len() <= 1, "{holders:?} at {millis} ms");
         }

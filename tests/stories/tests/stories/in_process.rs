@@ -7,7 +7,7 @@ use bench::chart;
 use bench::control_plane::ControlPlane;
 use bench::faults::{self, Handle, Plan};
 use controller_kit::Kit;
-use controller_kit::config::{Config, LogFormat};
+use controller_kit::config::{Settings, defaults};
 use controller_kit::metrics::Metrics;
 use controller_kit::shutdown::Shutdown;
 use kube::Client;
@@ -40,22 +40,13 @@ pub(crate) async fn account_with(
 }
 
 /// As the command line would make it. No lease: the sweeps show that safety does not rest on it.
-pub(crate) fn config(controller: &'static str, namespaces: Vec<String>) -> Config {
-    Config {
-        controller,
-        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-        namespaces,
-        watch_filter: None,
-        lease: None,
-        concurrency: 32,
-        log_format: LogFormat::Text,
-        log: "info".to_owned(),
-        kubeconfig: None,
-    }
+pub(crate) fn config(controller: &'static str, namespaces: Vec<String>) -> Settings {
+    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    Settings { controller, listen, namespaces, leader_elect: false, ..defaults() }
 }
 
 /// What the process would make by itself, with somebody else's client.
-pub(crate) fn kit(config: Config, client: Client) -> Kit {
+pub(crate) fn kit(config: Settings, client: Client) -> Kit {
     let metrics = Metrics::new(config.controller).unwrap();
     Kit::new(config, client, metrics, Shutdown::default())
 }

@@ -10,7 +10,7 @@ use bench::audit::Audit;
 use bench::control_plane::{self, ControlPlane};
 use bench::observer::{Invariant, Observer, World};
 use bench::sweep::{Ground, Phase, Problem, Report, Scenario, crash_sweep, two_replica_sweep};
-use controller_kit::config::Config;
+use controller_kit::config::Settings;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::core::{ApiResource, DynamicObject};
@@ -23,7 +23,7 @@ use crate::in_process;
 
 /// The sample in one namespace. One pass at a time: what only two processes can do wrong must not already show in one.
 async fn run(client: Client, namespace: String, flaw: Flaw) {
-    let config = Config { concurrency: 1, ..in_process::config("sample", vec![namespace]) };
+    let config = Settings { concurrency: 1, ..in_process::config("sample", vec![namespace]) };
     let policy = Policy { flaw };
     sample::controller::run(in_process::kit(config, client), policy).await.unwrap();
 }

@@ -1,6 +1,5 @@
 //! Passes over keys of a controller that asks nothing of anybody.
 
-use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -8,7 +7,7 @@ use kube::Client;
 use prometheus::Opts;
 
 use super::*;
-use crate::config::{Config, LogFormat};
+use crate::config::{Settings, defaults};
 use crate::engine::decision::Next;
 use crate::engine::lanes::Lanes;
 use crate::metrics::Metrics;
@@ -23,17 +22,7 @@ reasons! {
 }
 
 fn kit(concurrency: u16) -> Kit {
-    let config = Config {
-        controller: "some",
-        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-        namespaces: Vec::new(),
-        watch_filter: None,
-        lease: None,
-        concurrency,
-        log_format: LogFormat::Text,
-        log: String::new(),
-        kubeconfig: None,
-    };
+    let config = Settings { controller: "some", leader_elect: false, concurrency, ..defaults() };
     // Nothing is asked of it.
     let nowhere = kube::Config::new("http://127.0.0.1:9".parse().unwrap());
     let client = Client::try_from(nowhere).unwrap();
