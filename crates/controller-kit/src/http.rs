@@ -53,6 +53,10 @@ async fn ready(State(kit): State<Kit>, RawQuery(query): RawQuery) -> (StatusCode
 }
 
 async fn metrics(State(kit): State<Kit>) -> axum::response::Response {
+    if kit.config.leader_elect {
+        let leads = kit.metrics.master.with_label_values(&[&kit.config.lease_name]);
+        leads.set(i64::from(kit.leadership.is_held()));
+    }
     match kit.metrics.render(kit.readiness.is_ready()) {
         Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),

@@ -51,10 +51,6 @@ impl Kit {
         let leadership =
             if config.leader_elect { Leadership::default() } else { Leadership::always() };
         metrics.most_active.set(i64::from(config.concurrency));
-        if config.leader_elect {
-            // Whoever waits before it asks for the lease is known not to lead.
-            metrics.master.with_label_values(&[&config.lease_name]).set(0);
-        }
         Self {
             config: Arc::new(config),
             identity: identity.into(),

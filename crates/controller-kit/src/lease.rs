@@ -184,18 +184,16 @@ pub async fn keep(kit: &Kit, release: impl Future<Output = Instant>) {
         failing: false,
         superseded: false,
     };
-    let master = kit.metrics.master.with_label_values(&[&settings.lease_name]);
     let until = tokio::select! {
         until = release => Some(until),
         // A request that hangs must not hide that the time is over.
         () = kit.leadership.until_taken_and_lost() => None,
-        () = keeper.turn(&master) => None,
+        () = keeper.turn() => None,
     };
     if let Some(until) = until {
         keeper.release(until).await;
     }
     kit.leadership.set(None);
-    master.set(0);
     kit.liveness.done("lease");
 }
 
@@ -212,7 +210,7 @@ struct Keeper<'a> {
 }
 
 impl Keeper<'_> {
-    async fn turn(&mut self, master: &prometheus::IntGauge) {
+    async fn turn(&mut self) {
         let kit = self.kit;
         let mut conditions = kit.readiness.subscribe();
         let only_this =
@@ -242,7 +240,6 @@ impl Keeper<'_> {
                 }
                 step => {
                     if self.request(step).await {
-                        master.set(i64::from(kit.leadership.is_held()));
                         continue;
                     }
                     self.start.elapsed() + self.settings.retry_period
