@@ -213,8 +213,8 @@ impl Keeper<'_> {
     async fn turn(&mut self) {
         let kit = self.kit;
         let mut conditions = kit.readiness.subscribe();
-        let only_this =
-            watcher::Config::default().fields(&format!("metadata.name={}", self.settings.lease_name));
+        let only_this = watcher::Config::default()
+            .fields(&format!("metadata.name={}", self.settings.lease_name));
         let mut changes = watcher(self.api.clone(), only_this).default_backoff().boxed();
         loop {
             kit.liveness.beat("lease", self.settings.lease_duration * 4);
@@ -318,7 +318,7 @@ impl Keeper<'_> {
                 let lacks = lacks_for_long(&self.view, sent);
                 let says = json!({ "annotations": { LEADER_LACKS: lacks, LEASE_WANTED_BY: null } });
                 let renewed = json!({ "metadata": says, "spec": self.spec(step) });
-                self.patch(self.version(), renewed).await
+                self.patch(renewed).await
             }
             Next::Ask => {
                 tracing::info!(
@@ -326,7 +326,7 @@ impl Keeper<'_> {
                     "Asks for the lease of a leader that lacks something"
                 );
                 let asks = json!({ "annotations": { LEASE_WANTED_BY: self.me } });
-                self.patch(self.version(), json!({ "metadata": asks })).await
+                self.patch(json!({ "metadata": asks })).await
             }
             _ => return api_error::unless_gone(self.api.get(name).await),
         };
@@ -349,10 +349,6 @@ impl Keeper<'_> {
         self.view.saw(record, source, self.start.elapsed());
     }
 
-    fn version(&self) -> &str {
-        self.view.record.as_ref().map_or("", |record| record.version.as_str())
-    }
-
     fn spec(&self, step: Next) -> LeaseSpec {
         let now = MicroTime(Timestamp::now());
         LeaseSpec {
@@ -364,10 +360,13 @@ impl Keeper<'_> {
         }
     }
 
-    /// Changes the lease if it still has this version.
-    async fn patch(&self, version: &str, mut patch: Value) -> kube::Result<Lease> {
+    /// Changes the lease if it is still as it was seen.
+    async fn patch(&self, mut patch: Value) -> kube::Result<Lease> {
+        let version = self.view.record.as_ref().map_or("", |it| it.version.as_str());
         patch["metadata"]["resourceVersion"] = json!(version);
-        self.api.patch(&self.settings.lease_name, &PatchParams::default(), &Patch::Merge(patch)).await
+        self.api
+            .patch(&self.settings.lease_name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
     }
 
     /// Leaves the lease free, so that the next one need not wait. What does not work until then is left to time.
@@ -389,24 +388,21 @@ impl Keeper<'_> {
     }
 
     /// One write, as every request costs time that somebody waits for.
-    async fn free(&self) -> kube::Result<()> {
+    async fn free(&mut self) -> kube::Result<()> {
         let spec = LeaseSpec {
             holder_identity: Some(String::new()),
             lease_duration_seconds: Some(1),
             renew_time: Some(MicroTime(Timestamp::now())),
             ..LeaseSpec::default()
         };
-        let freed = json!({ "spec": spec });
-        match self.patch(self.version(), freed.clone()).await {
-            Err(kube::Error::Api(status)) if status.code == 409 => {}
-            done => return done.map(drop),
-        }
-        // A renewal that was cut off changed the version after all.
-        let lease = self.api.get(&self.settings.lease_name).await?;
-        let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
-        if holder == Some(self.me) {
-            let version = lease.metadata.resource_version.as_deref().unwrap_or_default();
-            self.patch(version, freed).await?;
+        while self.view.record.as_ref().is_some_and(|it| it.holder == self.me) {
+            match self.patch(json!({ "spec": spec })).await {
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                done => return done.map(drop),
+            }
+            // A renewal that was cut off changed the version after all.
+            let lease = self.api.get(&self.settings.lease_name).await?;
+            self.saw(Some(&lease), Source::Answer);
         }
         Ok(())
     }
