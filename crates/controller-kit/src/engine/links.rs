@@ -33,33 +33,19 @@ pub struct Links<K>(Arc<Shared<Inner<K>>>);
 /// Keys stand here once each: an index of ten thousand objects is to be small beside the objects.
 #[derive(Debug)]
 struct Inner<K> {
-    things: HashMap<Arc<K>, Known>,
+    things: HashMap<Arc<K>, Names>,
     keys: BTreeSet<(ThingName, Arc<K>)>,
     /// The key before all others.
     first: Arc<K>,
 }
 
-/// What is known of a key's thing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Known {
-    /// What the object of the key calls it.
-    named: ThingName,
-    /// What else it is called: whoever names it so names the same one.
-    also: [Option<ThingName>; 2],
-}
+/// What a thing is called: first by the object of a key, and then by itself. Whoever gives it any of these names means the same
+/// one.
+type Names = [Option<ThingName>; 3];
 
-impl Known {
-    fn called(named: ThingName) -> Self {
-        Self { named, also: [None; 2] }
-    }
-
-    fn names(self) -> impl Iterator<Item = ThingName> {
-        std::iter::once(self.named).chain(self.also.into_iter().flatten())
-    }
-
-    fn has(self, name: ThingName) -> bool {
-        self.names().any(|it| it == name)
-    }
+/// Those of the first that are none of the second.
+fn only(of: Names, without: Names) -> impl Iterator<Item = ThingName> {
+    of.into_iter().filter(move |it| !without.contains(it)).flatten()
 }
 
 impl<K: Default> Default for Links<K> {
@@ -70,36 +56,30 @@ impl<K: Default> Default for Links<K> {
 }
 
 impl<K: Clone + Ord + Hash> Inner<K> {
-    /// The key as it stands here already.
-    fn key(&self, key: &K) -> Arc<K> {
-        let known = self.things.get_key_value(key);
-        known.map_or_else(|| Arc::new(key.clone()), |(key, _)| key.clone())
+    fn names(&self, key: &K) -> Names {
+        self.things.get(key).copied().unwrap_or_default()
     }
 
     /// The keys that stand under a name of a thing.
-    fn under(&self, thing: ThingName) -> impl Iterator<Item = &Arc<K>> {
+    fn under(&self, thing: ThingName) -> impl Iterator<Item = &K> {
         let begin = (thing, self.first.clone());
-        self.keys.range(begin..).take_while(move |(it, _)| *it == thing).map(|(_, key)| key)
+        self.keys.range(begin..).take_while(move |(it, _)| *it == thing).map(|(_, key)| &**key)
     }
 
-    /// Enters a key under all names of its thing, and under no other. Gives the keys whose neighbours changed by that.
-    fn place(&mut self, key: &Arc<K>, now: Known) -> Vec<K> {
-        let before = self.things.insert(key.clone(), now);
-        let mut others = Vec::new();
-        for gone in before.into_iter().flat_map(Known::names).filter(|it| !now.has(*it)) {
-            others.extend(self.leave(key, gone));
+    /// Enters a key under these names of its thing, and under no other. Gives the keys whose neighbours changed by that.
+    fn place(&mut self, key: &K, now: Names) -> Vec<K> {
+        let known = self.things.remove_entry(key);
+        let (key, before) = known.unwrap_or_else(|| (Arc::new(key.clone()), Names::default()));
+        for gone in only(before, now) {
+            self.keys.remove(&(gone, key.clone()));
         }
-        for new in now.names().filter(|it| before.is_none_or(|before| !before.has(*it))) {
-            others.extend(self.under(new).map(|it| K::clone(it)));
-            self.keys.insert((new, key.clone()));
+        let changed = only(before, now).chain(only(now, before));
+        let others = changed.flat_map(|it| self.under(it)).cloned().collect();
+        self.keys.extend(only(now, before).map(|new| (new, key.clone())));
+        if now != Names::default() {
+            self.things.insert(key, now);
         }
         others
-    }
-
-    /// Takes a key out from under a name of its thing. Gives those that still stand there.
-    fn leave(&mut self, key: &Arc<K>, thing: ThingName) -> Vec<K> {
-        self.keys.remove(&(thing, key.clone()));
-        self.under(thing).map(|it| K::clone(it)).collect()
     }
 }
 
@@ -108,55 +88,46 @@ impl<K: Clone + Ord + Hash> Links<K> {
     /// neighbours changed by that.
     pub fn update(&self, key: &K, thing: Option<&str>) -> Vec<K> {
         let mut inner = self.0.lock();
-        let thing = thing.and_then(ThingName::of);
-        if inner.things.get(key).map(|known| known.named) == thing {
-            return Vec::new();
+        let named = thing.and_then(ThingName::of);
+        if inner.names(key)[0] == named {
+            Vec::new()
+        } else {
+            inner.place(key, [named, None, None])
         }
-        let key = inner.key(key);
-        if let Some(named) = thing {
-            return inner.place(&key, Known::called(named));
-        }
-        let before = inner.things.remove(&key);
-        before.into_iter().flat_map(Known::names).flat_map(|it| inner.leave(&key, it)).collect()
     }
 
     /// Takes notice of what else the thing is called that a key names so. Gives the keys whose neighbours changed by that.
     pub fn learn(&self, key: &K, thing: &str, names: &[ThingName]) -> Vec<K> {
         let mut inner = self.0.lock();
+        let named = ThingName::of(thing);
+        let mut others = names.iter().copied().filter(|it| Some(*it) != named);
+        let (now, before) = ([named, others.next(), others.next()], inner.names(key));
         // One that has gone meanwhile is not entered again.
-        let Some((key, known)) = inner.things.get_key_value(key) else { return Vec::new() };
-        let Some(own) = ThingName::of(thing) else { return Vec::new() };
-        let mut others = names.iter().copied().filter(|it| *it != own);
-        let now = Known { named: own, also: [others.next(), others.next()] };
-        if *known == now {
-            return Vec::new();
-        }
-        let key = key.clone();
-        inner.place(&key, now)
+        let is_news = named.is_some() && before != Names::default() && before != now;
+        if is_news { inner.place(key, now) } else { Vec::new() }
     }
 
     /// Another key with this thing, whichever of its names either of them gives.
     pub fn other(&self, key: &K, thing: &str) -> Option<K> {
         let inner = self.0.lock();
-        let also = inner.things.get(key).into_iter().flat_map(|known| known.also).flatten();
-        let names = ThingName::of(thing).into_iter().chain(also);
+        let [_, also @ ..] = inner.names(key);
+        let names = ThingName::of(thing).into_iter().chain(also.into_iter().flatten());
         let there = names.flat_map(|name| inner.under(name));
         // Always the same one, as its name is told.
-        there.filter(|it| ***it != *key).min().map(|it| K::clone(it))
+        there.filter(|it| *it != key).min().cloned()
     }
 
     /// The keys whose thing is called so.
     pub fn keys(&self, thing: &str) -> Vec<K> {
         let inner = self.0.lock();
-        let name = ThingName::of(thing);
-        name.into_iter().flat_map(|name| inner.under(name)).map(|it| K::clone(it)).collect()
+        ThingName::of(thing).into_iter().flat_map(|name| inner.under(name)).cloned().collect()
     }
 
     /// The keys whose things are none of these.
     pub fn without(&self, things: &HashSet<ThingName>) -> Vec<K> {
         let inner = self.0.lock();
-        let gone = |known: Known| known.names().all(|name| !things.contains(&name));
-        let keys = inner.things.iter().filter(|(_, known)| gone(**known));
+        let is_gone = |names: &Names| !names.iter().flatten().any(|it| things.contains(it));
+        let keys = inner.things.iter().filter(|(_, names)| is_gone(names));
         keys.map(|(key, _)| K::clone(key)).collect()
     }
 }
