@@ -48,7 +48,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     let claims: Watched<ClusterClaim> = watch::namespaced(&kit, &config);
     // Each cluster stands in a namespace of its own.
     let clusters: Watched<ClusterDeployment> = watch::everywhere(&kit, &config);
-    let namespaces: Watched<Namespace> = watch::cluster(&kit, &of_pools);
+    let namespaces: Watched<Namespace> = watch::everywhere(&kit, &of_pools);
     let bindings: Watched<RoleBinding> = watch::everywhere(&kit, &config);
     let context = Context {
         kit: kit.clone(),

@@ -6,8 +6,8 @@
 //! The way of a controller, which all five go:
 //!
 //! * `main` reads the command line and hands `settings::needs` and `controller::run` to [`run::main`].
-//! * `controller::run` begins its watches: [`watch::namespaced`] for what `--namespaces` limits, [`watch::everywhere`] and
-//!   [`watch::cluster`] for the rest. A change wakes the keys that it concerns ([`engine::Lookout`]).
+//! * `controller::run` begins its watches: [`watch::namespaced`] for what `--namespaces` limits, [`watch::everywhere`] for the
+//!   rest. A change wakes the keys that it concerns ([`engine::Lookout`]).
 //! * [`engine::run`] gives each key its passes: `observe`, `decide`, `write`. It looks at everything again when
 //!   [`Kit::may_act`] becomes true, so a pass that may not act writes nothing and need not remember that. It tells the owners of objects that cannot be decoded.
 //! * A pass may be dropped at any `await`: by its deadline, or with the process. Whatever is to be told or written once is

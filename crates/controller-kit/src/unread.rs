@@ -1,6 +1,6 @@
 //! Objects that cannot be decoded, and whose owners are still to be told.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -8,9 +8,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::shared::Shared;
 
-/// Objects of one kind that cannot be decoded, by namespace and name; absent from the store, which is not the same as gone.
+/// Objects of one kind that cannot be decoded, by namespace and name, and whether their owners were told; absent from the store,
+/// which is not the same as gone.
 #[derive(Clone, Default)]
-pub struct Undecodable(Arc<Shared<BTreeMap<(String, String), Broken>>>);
+pub struct Undecodable(Arc<Shared<BTreeMap<(String, String), (Broken, bool)>>>);
 
 /// An object that cannot be decoded.
 #[derive(Clone, Debug)]
@@ -33,18 +34,34 @@ impl Broken {
 impl Undecodable {
     /// The problem of this object, if it has one.
     pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Broken> {
-        self.0.lock().get(&place(namespace, Some(name))).cloned()
+        self.0.lock().get(&place(namespace, Some(name))).map(|(it, _)| it.clone())
     }
 
-    /// Takes notice of one. Gives what was known of it.
-    pub fn put(&self, broken: Broken) -> Option<Broken> {
-        let it = &broken.metadata;
-        self.0.lock().insert(place(it.namespace.as_deref(), it.name.as_deref()), broken)
+    /// Takes notice of one. Says whether this version of it was not known.
+    pub fn put(&self, broken: Broken) -> bool {
+        let (mut all, it) = (self.0.lock(), &broken.metadata);
+        let place = place(it.namespace.as_deref(), it.name.as_deref());
+        let version = |it: &Broken| (it.object.uid.clone(), it.object.resource_version.clone());
+        let same = all.get(&place).filter(|(known, _)| version(known) == version(&broken));
+        let is_told = same.map(|(_, is_told)| *is_told);
+        all.insert(place, (broken, is_told.unwrap_or_default()));
+        is_told.is_none()
     }
 
     /// All of them, in the order of their names.
     pub fn all(&self) -> Vec<Broken> {
-        self.0.lock().values().cloned().collect()
+        self.0.lock().values().map(|(it, _)| it.clone()).collect()
+    }
+
+    /// Those whose owners are to be told now, which counts as done: once for each version.
+    pub(crate) fn news(&self) -> Vec<Broken> {
+        let mut all = self.0.lock();
+        let news = all.values_mut().filter(|(_, is_told)| !*is_told);
+        let told = news.map(|(it, is_told)| {
+            *is_told = true;
+            it.clone()
+        });
+        told.collect()
     }
 
     /// It can be decoded, or is gone: whether it was one of them.
@@ -53,7 +70,7 @@ impl Undecodable {
     }
 
     pub(crate) fn retain(&self, stays: impl Fn(&Broken) -> bool) {
-        self.0.lock().retain(|_, it| stays(it));
+        self.0.lock().retain(|_, (it, _)| stays(it));
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -63,21 +80,6 @@ impl Undecodable {
 
 fn place(namespace: Option<&str>, name: Option<&str>) -> (String, String) {
     (namespace.unwrap_or_default().to_owned(), name.unwrap_or_default().to_owned())
-}
-
-/// The objects that cannot be decoded of which the owners were told, by UID and version.
-#[derive(Default)]
-pub(crate) struct Complaints(HashSet<(Option<String>, Option<String>)>);
-
-impl Complaints {
-    /// Those whose owners are to be told now. What can be decoded again or is gone is forgotten.
-    pub(crate) fn news(&mut self, broken: &[Undecodable]) -> Vec<Broken> {
-        let version = |it: &Broken| (it.object.uid.clone(), it.object.resource_version.clone());
-        let mut news: Vec<Broken> = broken.iter().flat_map(Undecodable::all).collect();
-        let before = std::mem::replace(&mut self.0, news.iter().map(version).collect());
-        news.retain(|it| !before.contains(&version(it)));
-        news
-    }
 }
 
 #[cfg(test)]
@@ -94,17 +96,17 @@ mod tests {
                 ..ObjectReference::default()
             };
             let (metadata, problem) = (ObjectMeta::default(), "it broke".to_owned());
-            broken.put(Broken { object, metadata, problem });
+            broken.put(Broken { object, metadata, problem })
         };
-        let mut complaints = Complaints::default();
-        let mut news = || complaints.news(std::slice::from_ref(&broken)).len();
+        let news = || broken.news().len();
         assert_eq!(news(), 0);
-        note("1");
+        assert!(note("1"));
         assert_eq!((news(), news()), (1, 0));
-        note("2");
+        assert!(!note("1") && note("2"), "a new list shows it once more");
         assert_eq!((news(), news()), (1, 0));
         broken.retain(|_| false);
-        assert_eq!(news(), 0);
-        assert!(complaints.0.is_empty());
+        assert_eq!((news(), broken.len()), (0, 0));
+        assert!(note("2"), "it broke again");
+        assert_eq!(news(), 1);
     }
 }

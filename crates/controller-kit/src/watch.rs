@@ -13,10 +13,9 @@ use futures_util::stream::{BoxStream, SelectAll, iter, pending};
 use futures_util::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::Resource;
 use kube::api::Api;
-use kube::core::DynamicResourceScope;
+use kube::core::NamespaceScope;
 use kube::runtime::reflector::{ObjectRef, Store, store::Writer};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use serde::de::DeserializeOwned;
@@ -71,35 +70,30 @@ impl<K> Watchable for K where
 /// Watches a namespaced kind where `--namespaces` says.
 pub fn namespaced<K>(kit: &Kit, config: &watcher::Config) -> Watched<K>
 where
-    K: Watchable + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    K: Watchable + Resource<DynamicType = (), Scope: NamespaceScope>,
 {
-    let one = |namespace: &str| Api::namespaced(kit.client.clone(), namespace);
-    stored(kit, of_each(kit, one, &()), config, ())
+    namespaced_in(kit, config, &())
 }
 
 /// Watches a namespaced kind in the version that the API server serves, where that differs between clusters.
-pub fn namespaced_in<K, V>(kit: &Kit, config: &watcher::Config, version: &V) -> Watched<K>
+pub fn namespaced_in<K>(kit: &Kit, config: &watcher::Config, version: &K::DynamicType) -> Watched<K>
 where
-    K: Watchable + Resource<DynamicType = V, Scope = DynamicResourceScope>,
-    V: Version,
+    K: Watchable + Resource<Scope: NamespaceScope>,
 {
-    let one = |namespace: &str| Api::namespaced_with(kit.client.clone(), namespace, version);
-    stored(kit, of_each(kit, one, version), config, version.clone())
+    let all = Api::<Guarded<K>>::all_with(kit.client.clone(), version);
+    let of = |name: &String| (Some(name.clone()), all.clone().constrain(name));
+    let mut apis: Apis<K> = kit.config.namespaces.iter().map(of).collect();
+    if apis.is_empty() {
+        apis.push((None, all));
+    }
+    stored(kit, apis, config, version.clone())
 }
 
-/// Watches a namespaced kind in all namespaces, whatever `--namespaces` says: for what is made for objects of those
+/// Watches a kind in the whole cluster, whatever `--namespaces` says: one of the cluster, or what is made for objects of those
 /// namespaces and stands elsewhere.
 pub fn everywhere<K>(kit: &Kit, config: &watcher::Config) -> Watched<K>
 where
-    K: Watchable + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
-{
-    stored(kit, vec![(None, Api::all(kit.client.clone()))], config, ())
-}
-
-/// Watches a cluster-wide kind.
-pub fn cluster<K>(kit: &Kit, config: &watcher::Config) -> Watched<K>
-where
-    K: Watchable + Resource<DynamicType = (), Scope = ClusterResourceScope>,
+    K: Watchable + Resource<DynamicType = ()>,
 {
     stored(kit, vec![(None, Api::all(kit.client.clone()))], config, ())
 }
@@ -110,7 +104,7 @@ pub fn absent<K: Watchable>(version: K::DynamicType) -> Watched<K> {
     Watched { store, changes: pending().boxed(), undecodable: Undecodable::default(), version }
 }
 
-/// What a watch without a store tells.
+/// What a watch tells.
 #[derive(Clone, Debug)]
 pub enum Told<K> {
     /// A list begins: what is not told until [`Told::Listed`] is gone.
@@ -129,31 +123,21 @@ pub enum Told<K> {
 /// index of one's own is enough.
 pub fn told_everywhere<K>(kit: &Kit) -> impl Stream<Item = Told<K>> + Send + use<K>
 where
-    K: Watchable + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    K: Watchable + Resource<DynamicType = ()>,
 {
     let apis = vec![(None, Api::all(kit.client.clone()))];
-    let (mut listing, events) = begin(kit, apis, &watcher::Config::default(), ());
-    events.filter_map(move |(index, event)| std::future::ready(listing.told(index, event)))
+    let (mut feed, events) = begin(kit, apis, &watcher::Config::default(), ());
+    events.flat_map(move |(index, event)| iter(feed.told(index, event)))
 }
 
 /// The API of a kind, for each namespace of `--namespaces` or once for all.
 type Apis<K> = Vec<(Option<String>, Api<Guarded<K>>)>;
 
-fn of_each<K: Watchable>(
-    kit: &Kit,
-    one: impl Fn(&str) -> Api<Guarded<K>>,
-    version: &K::DynamicType,
-) -> Apis<K> {
-    let namespaces = &kit.config.namespaces;
-    if namespaces.is_empty() {
-        return vec![(None, Api::all_with(kit.client.clone(), version))];
-    }
-    namespaces.iter().map(|namespace| (Some(namespace.clone()), one(namespace))).collect()
-}
+/// What one watch of a kind tells.
+type Event<K> = watcher::Result<watcher::Event<Guarded<K>>>;
 
-/// What the watch of this number among those of a kind tells.
-type Events<K> =
-    SelectAll<BoxStream<'static, (usize, watcher::Result<watcher::Event<Guarded<K>>>)>>;
+/// The same of all of them, each with its number.
+type Events<K> = SelectAll<BoxStream<'static, (usize, Event<K>)>>;
 
 /// Begins the watches of a kind. The process does not act before all of them have listed it.
 fn begin<K: Watchable>(
@@ -161,7 +145,7 @@ fn begin<K: Watchable>(
     apis: Apis<K>,
     config: &watcher::Config,
     version: K::DynamicType,
-) -> (Listing<K>, Events<K>) {
+) -> (Feed<K>, Events<K>) {
     let mut kind = K::kind(&version).into_owned();
     if kit.readiness.has(&format!("watch/{kind}")) {
         // Two groups may have a kind of the same name, and one of them says nothing about the other.
@@ -175,18 +159,41 @@ fn begin<K: Watchable>(
         events.push(watch.map(move |event| (index, event)).boxed());
         parts.push(Part { namespace, ..Part::default() });
     }
-    let undecodable = Undecodable::default();
-    (Listing { kit: kit.clone(), version, kind, condition, undecodable, parts }, events)
+    let mut writer = Writer::new(version.clone());
+    // A controller waits for a store that says it is complete, which it says only at the end of a start of its own, for
+    // which it holds everything twice. Here the readiness condition says it, and no pass runs before.
+    writer.apply_watcher_event(&watcher::Event::Init);
+    writer.apply_watcher_event(&watcher::Event::InitDone);
+    let (store, undecodable) = (writer.as_reader(), Undecodable::default());
+    (Feed { kit: kit.clone(), version, kind, condition, undecodable, parts, writer, store }, events)
 }
 
-/// What is known of the watches of a kind, beside its objects.
-struct Listing<K: Resource> {
+/// Begins the watches of a kind and keeps its objects.
+fn stored<K: Watchable>(
+    kit: &Kit,
+    apis: Apis<K>,
+    config: &watcher::Config,
+    version: K::DynamicType,
+) -> Watched<K> {
+    let (mut feed, events) = begin(kit, apis, config, version.clone());
+    let (store, undecodable) = (feed.store.clone(), feed.undecodable.clone());
+    kit.undecodable.lock().push(undecodable.clone());
+    let changed = events.flat_map(move |(index, event)| iter(feed.apply(index, event)));
+    Watched { store, changes: changed.boxed(), undecodable, version }
+}
+
+/// What the watches of a kind have told. They feed one store: its own way of starting over would drop what another
+/// namespace's watch had found.
+struct Feed<K: Watchable> {
     kit: Kit,
     version: K::DynamicType,
     kind: String,
     condition: String,
     undecodable: Undecodable,
     parts: Vec<Part>,
+    writer: Writer<K>,
+    /// Empty, if nothing is kept.
+    store: Store<K>,
 }
 
 /// One watch of a kind.
@@ -196,8 +203,8 @@ struct Part {
     namespace: Option<String>,
     listed: bool,
     failing: bool,
-    /// Objects that cannot be decoded which the list under way has shown.
-    broken: HashSet<ObjectKey>,
+    /// What a list under way has shown so far, if anything can be gone.
+    shown: Option<HashSet<ObjectKey>>,
 }
 
 impl Part {
@@ -206,24 +213,39 @@ impl Part {
     }
 }
 
-impl<K: Watchable> Listing<K> {
+impl<K: Watchable> Feed<K> {
+    /// Brings the store up to date. Gives the objects that appeared, changed or went.
+    fn apply(&mut self, index: usize, event: Event<K>) -> Vec<K> {
+        let told = self.told(index, event).into_iter();
+        let changed = told.filter_map(|told| match told {
+            Told::Listing | Told::Listed => None,
+            Told::Applied(object) => self.put(object),
+            Told::Undecodable(meta) | Told::Gone(meta) => self.remove(&meta),
+        });
+        changed.collect()
+    }
+
     /// Takes notice of an event, and gives what it says of the objects.
-    fn told(
-        &mut self,
-        index: usize,
-        event: watcher::Result<watcher::Event<Guarded<K>>>,
-    ) -> Option<Told<K>> {
-        let event = event.inspect_err(|error| self.failed(index, error)).ok()?;
+    fn told(&mut self, index: usize, event: Event<K>) -> Vec<Told<K>> {
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => {
+                self.failed(index, &error);
+                return Vec::new();
+            }
+        };
         let part = &mut self.parts[index];
         part.failing = false;
-        Some(match event {
+        vec![match event {
             watcher::Event::Init => {
-                part.broken.clear();
+                // Where nothing is known nothing can be gone, and a first list is the longest of all.
+                let is_known = !self.store.is_empty() || self.undecodable.len() > 0;
+                part.shown = is_known.then(HashSet::new);
                 Told::Listing
             }
             watcher::Event::InitApply(object) => {
-                if object.0.is_err() {
-                    part.broken.insert(ObjectKey::of(&object));
+                if let Some(shown) = &mut part.shown {
+                    shown.insert(ObjectKey::of(&object));
                 }
                 self.applied(object)
             }
@@ -232,11 +254,8 @@ impl<K: Watchable> Listing<K> {
                 self.forget(&ObjectKey::of(&object));
                 Told::Gone(object.meta().clone())
             }
-            watcher::Event::InitDone => {
-                self.listed(index);
-                Told::Listed
-            }
-        })
+            watcher::Event::InitDone => return self.listed(index),
+        }]
     }
 
     fn applied(&self, Guarded(object): Guarded<K>) -> Told<K> {
@@ -252,17 +271,25 @@ impl<K: Watchable> Listing<K> {
         }
     }
 
-    fn listed(&mut self, index: usize) {
+    /// A list is complete: what it has not shown is gone.
+    fn listed(&mut self, index: usize) -> Vec<Told<K>> {
         let part = &mut self.parts[index];
         part.listed = true;
-        self.undecodable.retain(|it| {
-            part.broken.contains(&ObjectKey::of_meta(&it.metadata))
-                || !part.covers(it.object.namespace.as_ref())
-        });
+        let mut told = Vec::new();
+        if let Some(shown) = part.shown.take() {
+            let is_gone = |it: &ObjectMeta| {
+                part.covers(it.namespace.as_ref()) && !shown.contains(&ObjectKey::of_meta(it))
+            };
+            self.undecodable.retain(|it| !is_gone(&it.metadata));
+            let gone = self.store.state_filter(|it| is_gone(it.meta()));
+            told.extend(gone.iter().map(|it| Told::Gone(it.meta().clone())));
+        }
         self.count();
         if self.parts.iter().all(|part| part.listed) {
             self.kit.readiness.ready(&self.condition);
         }
+        told.push(Told::Listed);
+        told
     }
 
     fn failed(&mut self, index: usize, error: &watcher::Error) {
@@ -280,16 +307,13 @@ impl<K: Watchable> Listing<K> {
 
     /// An object cannot be decoded.
     fn note(&self, meta: &ObjectMeta, problem: &str) {
-        let version = meta.resource_version.clone();
         let object = ObjectReference {
-            resource_version: version.clone(),
+            resource_version: meta.resource_version.clone(),
             uid: meta.uid.clone(),
             ..ObjectReference::from(self.reference(meta))
         };
-        let metadata = meta.clone();
-        let broken = Broken { object, metadata, problem: problem.to_owned() };
-        let known = self.undecodable.put(broken);
-        if known.is_none_or(|known| known.object.resource_version != version) {
+        let broken = Broken { object, metadata: meta.clone(), problem: problem.to_owned() };
+        if self.undecodable.put(broken) {
             tracing::warn!(
                 object.kind = self.kind,
                 object.name = %ObjectKey::of_meta(meta),
@@ -318,69 +342,10 @@ impl<K: Watchable> Listing<K> {
         reference.namespace.clone_from(&meta.namespace);
         reference
     }
-}
 
-/// Begins the watches of a kind and keeps its objects.
-fn stored<K: Watchable>(
-    kit: &Kit,
-    apis: Apis<K>,
-    config: &watcher::Config,
-    version: K::DynamicType,
-) -> Watched<K> {
-    let mut writer = Writer::new(version.clone());
-    // A controller waits for a store that says it is complete, which it says only at the end of a start of its own, for
-    // which it holds everything twice. Here the readiness condition says it, and no pass runs before.
-    writer.apply_watcher_event(&watcher::Event::Init);
-    writer.apply_watcher_event(&watcher::Event::InitDone);
-    let (store, shown_in) = (writer.as_reader(), version.clone());
-    let relisting = apis.iter().map(|_| None).collect();
-    let (listing, events) = begin(kit, apis, config, version);
-    let undecodable = listing.undecodable.clone();
-    kit.undecodable.lock().push(undecodable.clone());
-    let mut feed = Feed { listing, writer, store: store.clone(), relisting };
-    let changed = events.flat_map(move |(index, event)| iter(feed.apply(index, event)));
-    Watched { store, changes: changed.boxed(), undecodable, version: shown_in }
-}
-
-/// Merges the watches of all namespaces into one store. The store's own way of starting over would
-/// drop what another namespace's watch had found.
-struct Feed<K: Watchable> {
-    listing: Listing<K>,
-    writer: Writer<K>,
-    store: Store<K>,
-    /// Per watch: what a list under way has shown so far, if anything can be gone.
-    relisting: Vec<Option<HashSet<ObjectRef<K>>>>,
-}
-
-impl<K: Watchable> Feed<K> {
-    /// Brings the store up to date. Gives the objects that appeared, changed or went.
-    fn apply(
-        &mut self,
-        index: usize,
-        event: watcher::Result<watcher::Event<Guarded<K>>>,
-    ) -> Vec<K> {
-        match self.listing.told(index, event) {
-            None => Vec::new(),
-            Some(Told::Listing) => {
-                // Where nothing is known nothing can be gone, and a first list is the longest of all.
-                self.relisting[index] = (!self.store.is_empty()).then(HashSet::new);
-                Vec::new()
-            }
-            Some(Told::Applied(object)) => self.put(index, object).into_iter().collect(),
-            Some(Told::Undecodable(meta) | Told::Gone(meta)) => {
-                self.remove(&self.listing.reference(&meta)).into_iter().collect()
-            }
-            Some(Told::Listed) => self.listed(index),
-        }
-    }
-
-    fn put(&mut self, index: usize, mut object: K) -> Option<K> {
+    fn put(&mut self, mut object: K) -> Option<K> {
         object.meta_mut().managed_fields = None;
-        let reference = self.listing.reference(object.meta());
-        let known = self.store.get(&reference);
-        if let Some(seen) = &mut self.relisting[index] {
-            seen.insert(reference);
-        }
+        let known = self.store.get(&self.reference(object.meta()));
         // A new list shows what we know already; nobody needs to look at it again.
         let version = &object.meta().resource_version;
         if known.is_some_and(|known| known.meta().resource_version == *version) {
@@ -391,20 +356,12 @@ impl<K: Watchable> Feed<K> {
         if let watcher::Event::Apply(object) = event { Some(object) } else { None }
     }
 
-    fn remove(&mut self, reference: &ObjectRef<K>) -> Option<K> {
-        let known = self.store.get(reference)?;
+    fn remove(&mut self, meta: &ObjectMeta) -> Option<K> {
+        let known = self.store.get(&self.reference(meta))?;
         self.writer.apply_watcher_event(&watcher::Event::Delete(K::clone(&known)));
         Some(Arc::unwrap_or_clone(known))
     }
-
-    /// A list is complete. Gives the objects that it has not shown.
-    fn listed(&mut self, index: usize) -> Vec<K> {
-        let Some(seen) = self.relisting[index].take() else { return Vec::new() };
-        let part = &self.listing.parts[index];
-        let mut known = self.store.state();
-        known.retain(|it| part.covers(it.meta().namespace.as_ref()));
-        let known = known.iter().map(|it| self.listing.reference(it.meta()));
-        let gone: Vec<ObjectRef<K>> = known.filter(|it| !seen.contains(it)).collect();
-        gone.iter().filter_map(|it| self.remove(it)).collect()
-    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,7 +27,7 @@ use crate::backoff::{self, Class as RetryClass};
 use crate::kit::Kit;
 use crate::metrics;
 use crate::shared::Shared;
-use crate::unread::{Broken, Complaints};
+use crate::unread::{Broken, Undecodable};
 
 /// A pass that takes longer leaves its place to others: something that it waits for does not answer.
 const PASS_PATIENCE: Duration = Duration::from_secs(2);
@@ -229,7 +229,7 @@ pub async fn run<C: Controller>(
     let (mut conditions, mut leadership) = (kit.readiness.subscribe(), kit.leadership.subscribe());
     pin_mut!(watching, publishing);
     let mut tick = tokio::time::interval(Duration::from_secs(1));
-    let (mut acted, mut complaints) = (false, Complaints::default());
+    let mut acted = false;
     loop {
         // What changed while nothing was to be written was not acted on.
         let acts = kit.may_act();
@@ -247,7 +247,7 @@ pub async fn run<C: Controller>(
         tokio::select! {
             _ = tick.tick() => {
                 kit.liveness.beat("controller", TURN);
-                engine.complain(&mut complaints);
+                engine.complain();
             }
             () = lookout.changed.notified() => {}
             () = waits.notified() => {}
@@ -337,11 +337,12 @@ impl<'a, C: Controller> Engine<'a, C> {
     }
 
     /// Tells the owners of objects that cannot be decoded.
-    fn complain(&self, complaints: &mut Complaints) {
+    fn complain(&self) {
         if !self.kit.may_act() {
             return;
         }
-        for broken in complaints.news(&self.kit.undecodable.lock()) {
+        let kinds = self.kit.undecodable.lock().clone();
+        for broken in kinds.iter().flat_map(Undecodable::news) {
             let text = self.controller.unread(&broken);
             self.outbox.put(broken.object, Event::new(true, "Undecodable", "Decode", &text));
         }
