@@ -26,7 +26,7 @@ mod run;
 pub mod slots;
 mod waiting;
 
-pub use decision::{Decision, Event, Next, Now, Outcome};
+pub use decision::{Decision, Next, Now, Outcome};
 pub use echoes::Echoes;
 pub use error::{Error, asked, found, sent, written};
 pub use key::ObjectKey;
@@ -35,4 +35,5 @@ pub use reasons::Reason;
 pub use rules::Rule;
 pub use run::{Controller, Lookout, register, run};
 
+pub use crate::events::Event;
 pub use crate::shared::Shared;

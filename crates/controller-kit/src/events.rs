@@ -6,6 +6,7 @@
 //! What was said is remembered as a few numbers. The library's own recorder keeps each event as a whole: where a thousand
 //! objects were each told of five times, that is more than all else that a controller remembers.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -30,6 +31,35 @@ const REPEATED: Duration = Duration::from_secs(6 * 60);
 /// So much of an object's name begins the name of its events: a dot and the time in hexadecimal digits are added, and no name
 /// has more than 253 characters.
 const BEGINNING: usize = 253 - 17;
+
+/// What people are told of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Event {
+    /// Whether a person should look at it.
+    pub warning: bool,
+    /// Its word.
+    pub reason: Cow<'static, str>,
+    /// What it is about, where several of one word may come together: the API server keeps one note for each.
+    pub action: String,
+    /// Its text.
+    pub text: String,
+    /// A number, where the fact does not go away and is told once an hour: an event lives no longer. Another number is
+    /// another fact.
+    pub hourly: Option<u64>,
+}
+
+impl Event {
+    /// One that is told whenever it is decided.
+    pub fn new(
+        warning: bool,
+        reason: impl Into<Cow<'static, str>>,
+        action: &str,
+        text: &str,
+    ) -> Self {
+        let reason = reason.into();
+        Self { warning, reason, action: action.to_owned(), text: text.to_owned(), hourly: None }
+    }
+}
 
 /// Publishes events in the name of the controller; clones share what was already said.
 #[derive(Clone)]
@@ -70,69 +100,50 @@ impl Events {
         Self { client, controller, instance: instance.into(), said: Arc::default() }
     }
 
-    /// Something a person should look at.
-    pub async fn warning(&self, object: &ObjectReference, reason: &str, action: &str, note: &str) {
-        self.tell(object, true, reason, action, note).await;
-    }
-
-    /// The same, or that something went as it should.
-    pub async fn tell(
-        &self,
-        object: &ObjectReference,
-        warning: bool,
-        reason: &str,
-        action: &str,
-        note: &str,
-    ) {
-        let publishing = self.publish(object, warning, (reason, action), note);
-        let why = match tokio::time::timeout(PATIENCE, publishing).await {
+    /// Tells people of an event on an object.
+    pub async fn tell(&self, object: &ObjectReference, event: &Event) {
+        let why = match tokio::time::timeout(PATIENCE, self.publish(object, event)).await {
             Ok(Ok(())) => return,
             Ok(Err(error)) => api_error::explain(&error),
             Err(_) => "the API server did not answer in time".to_owned(),
         };
-        tracing::warn!(object.name = object.name, reason, error = why, "Could not publish event");
+        let (name, reason) = (&object.name, &*event.reason);
+        tracing::warn!(object.name = name, reason, error = why, "Could not publish event");
     }
 
-    async fn publish(
-        &self,
-        object: &ObjectReference,
-        warning: bool,
-        (reason, action): (&str, &str),
-        note: &str,
-    ) -> Result<(), kube::Error> {
+    async fn publish(&self, object: &ObjectReference, event: &Event) -> Result<(), kube::Error> {
         // Events about what belongs to no namespace stand in this one.
         let namespace = object.namespace.as_deref().unwrap_or("default");
         let api: Api<Written> = Api::namespaced(self.client.clone(), namespace);
         let name = object.name.as_deref().unwrap_or(&self.controller);
-        let (event, time, now) =
-            (number(object, warning, (reason, action)), Timestamp::now(), Instant::now());
-        let repeated = self.said.lock().repeats(event, now);
+        let (number, time, now) = (number(object, event), Timestamp::now(), Instant::now());
+        let repeated = self.said.lock().repeats(number, now);
         if let Some(one) = repeated {
             let series = json!({ "count": one.count, "lastObservedTime": MicroTime(time) });
             let patch = Patch::Merge(json!({ "series": series }));
             api.patch(&named(name, one.at), &PatchParams::default(), &patch).await?;
-            self.said.lock().0.insert(event, one);
+            self.said.lock().0.insert(number, one);
             return Ok(());
         }
         let at = i64::try_from(time.as_nanosecond()).unwrap_or_default();
         let written = Written {
-            action: Some(action.to_owned()),
+            action: Some(event.action.clone()),
             event_time: Some(MicroTime(time)),
             metadata: ObjectMeta {
                 name: Some(named(name, at)),
                 namespace: Some(namespace.to_owned()),
                 ..ObjectMeta::default()
             },
-            note: Some(shorten(note, NOTE_BYTES)),
-            reason: Some(reason.to_owned()),
+            note: Some(shorten(&event.text, NOTE_BYTES)),
+            reason: Some(event.reason.to_string()),
             regarding: Some(object.clone()),
             reporting_controller: Some(self.controller.to_string()),
             reporting_instance: Some(self.instance.to_string()),
-            type_: Some(if warning { "Warning" } else { "Normal" }.to_owned()),
+            type_: Some(if event.warning { "Warning" } else { "Normal" }.to_owned()),
             ..Written::default()
         };
         api.create(&PostParams::default(), &written).await?;
-        self.said.lock().0.insert(event, One { at, count: 1, last: now });
+        self.said.lock().0.insert(number, One { at, count: 1, last: now });
         Ok(())
     }
 }
@@ -145,11 +156,11 @@ fn named(name: &str, at: i64) -> String {
 }
 
 /// A number of what makes an event another one.
-fn number(object: &ObjectReference, warning: bool, words: (&str, &str)) -> u64 {
+fn number(object: &ObjectReference, event: &Event) -> u64 {
     // A version is only a moment of the object.
     let object = ObjectReference { resource_version: None, ..object.clone() };
     let mut hasher = DefaultHasher::new();
-    (json!(object).to_string(), warning, words).hash(&mut hasher);
+    (json!(object).to_string(), event.warning, &event.reason, &event.action).hash(&mut hasher);
     hasher.finish()
 }
 
@@ -195,13 +206,15 @@ mod tests {
             resource_version: Some(version.to_owned()),
             ..ObjectReference::default()
         };
-        let one = number(&object("a", "1"), false, ("Held", "Reboot"));
-        assert_eq!(number(&object("a", "2"), false, ("Held", "Reboot")), one);
+        let event = |reason, action| Event::new(false, reason, action, "");
+        let held = event("Held", "Reboot");
+        let one = number(&object("a", "1"), &held);
+        assert_eq!(number(&object("a", "2"), &held), one);
         for other in [
-            number(&object("b", "1"), false, ("Held", "Reboot")),
-            number(&object("a", "1"), true, ("Held", "Reboot")),
-            number(&object("a", "1"), false, ("HeldReboot", "")),
-            number(&object("a", "1"), false, ("Held", "Look")),
+            number(&object("b", "1"), &held),
+            number(&object("a", "1"), &Event { warning: true, ..held.clone() }),
+            number(&object("a", "1"), &event("HeldReboot", "")),
+            number(&object("a", "1"), &event("Held", "Look")),
         ] {
             assert_ne!(other, one);
         }

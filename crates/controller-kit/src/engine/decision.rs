@@ -1,12 +1,12 @@
 //! What a pass decided, the same in all controllers: plain data that can be compared.
 
-use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 
 use super::error::Error;
+use crate::events::Event;
 
 /// What to do about a key: the writes in their order, then the events.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,22 +32,6 @@ pub enum Next {
     After(Duration),
 }
 
-/// An event on the object of a key.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Event {
-    /// Whether a person should look at it.
-    pub warning: bool,
-    /// Its word.
-    pub reason: Cow<'static, str>,
-    /// What it is about, where several of one word may come together: the API server keeps one note for each.
-    pub action: String,
-    /// Its text.
-    pub text: String,
-    /// A number, where the fact does not go away and is told once an hour: an event lives no longer. Another number is
-    /// another fact.
-    pub hourly: Option<u64>,
-}
-
 /// What came of a write.
 #[derive(Debug, Default)]
 pub struct Outcome {
@@ -62,19 +46,6 @@ pub struct Outcome {
     /// Why a part of the write failed that the others do not depend on. The events say so: the pass tells all of them, and then
     /// ends like one that failed.
     pub failed: Option<Error>,
-}
-
-impl Event {
-    /// One that is told whenever it is decided.
-    pub fn new(
-        warning: bool,
-        reason: impl Into<Cow<'static, str>>,
-        action: &str,
-        text: &str,
-    ) -> Self {
-        let reason = reason.into();
-        Self { warning, reason, action: action.to_owned(), text: text.to_owned(), hourly: None }
-    }
 }
 
 /// The time of a pass. Decisions compare it with times that they are given, and ask no clock.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::{Duration, Instant};
 
-use super::decision::Event;
+use crate::events::Event;
 
 /// How long it counts that something was told: an event lives as long.
 const TOLD: Duration = Duration::from_secs(3600);

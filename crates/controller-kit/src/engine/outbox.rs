@@ -1,63 +1,43 @@
 //! Events on their way to the API server. Telling people never holds up a pass: a server that stores events apart may hang with
 //! them while all else goes on.
 
-use std::collections::VecDeque;
-
 use k8s_openapi::api::core::v1::ObjectReference;
 use prometheus::IntCounter;
-use tokio::sync::Notify;
+use tokio::sync::mpsc;
 
-use super::decision::Event;
-use crate::events::Events;
-use crate::shared::Shared;
+use crate::events::{Event, Events};
 
 /// So many wait at most: when hundreds of machines fail at once, each of them is told of in several places and several times.
 const MOST: usize = 10_000;
 
-/// What is still to be told, in its order.
-#[derive(Debug)]
+/// Events that are still to be told, in their order.
+pub(super) type Untold = mpsc::Receiver<(ObjectReference, Event)>;
+
+/// Where events are handed over; clones share it.
+#[derive(Clone, Debug)]
 pub(super) struct Outbox {
-    waiting: Shared<VecDeque<(ObjectReference, Event)>>,
-    news: Notify,
+    waiting: mpsc::Sender<(ObjectReference, Event)>,
     dropped: IntCounter,
 }
 
 impl Outbox {
-    pub(super) fn new(dropped: IntCounter) -> Self {
-        Self { waiting: Shared::default(), news: Notify::new(), dropped }
+    pub(super) fn new(dropped: IntCounter) -> (Self, Untold) {
+        let (sender, waiting) = mpsc::channel(MOST);
+        (Self { waiting: sender, dropped }, waiting)
     }
 
     /// Has an event told. Where too many wait it is dropped, and counted.
     pub(super) fn put(&self, object: ObjectReference, event: Event) {
-        let mut waiting = self.waiting.lock();
-        if waiting.len() >= MOST {
+        if self.waiting.try_send((object, event)).is_err() {
             self.dropped.inc();
-            return;
-        }
-        waiting.push_back((object, event));
-        drop(waiting);
-        self.news.notify_one();
-    }
-
-    /// What waits, and on which objects it is to be told.
-    #[cfg(test)]
-    pub(super) fn waiting(&self) -> Vec<(ObjectReference, Event)> {
-        self.waiting.lock().iter().cloned().collect()
-    }
-
-    /// Tells what waits, one after the other.
-    pub(super) async fn empty(&self, events: &Events) {
-        while let Some((object, event)) = self.waiting.with(VecDeque::pop_front) {
-            events.tell(&object, event.warning, &event.reason, &event.action, &event.text).await;
         }
     }
+}
 
-    /// The same for as long as the process works.
-    pub(super) async fn publish(&self, events: &Events) {
-        loop {
-            self.empty(events).await;
-            self.news.notified().await;
-        }
+/// Tells what waits, one after the other, until nobody is left who could hand anything over.
+pub(super) async fn publish(mut waiting: Untold, events: &Events) {
+    while let Some((object, event)) = waiting.recv().await {
+        events.tell(&object, &event).await;
     }
 }
 
@@ -68,12 +48,12 @@ mod tests {
     #[test]
     fn what_is_too_much_is_dropped_and_counted_and_the_first_stays() {
         let dropped = IntCounter::new("dropped", "Dropped").unwrap();
-        let outbox = Outbox::new(dropped.clone());
+        let (outbox, mut waiting) = Outbox::new(dropped.clone());
         for number in 0..MOST + 3 {
             let event = Event::new(false, "Some", "", &number.to_string());
             outbox.put(ObjectReference::default(), event);
         }
-        assert_eq!((dropped.get(), outbox.waiting.lock().len()), (3, MOST));
-        assert_eq!(outbox.waiting.lock().front().unwrap().1.text, "0");
+        assert_eq!((dropped.get(), waiting.len()), (3, MOST));
+        assert_eq!(waiting.try_recv().unwrap().1.text, "0");
     }
 }

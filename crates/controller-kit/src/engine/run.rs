@@ -10,22 +10,22 @@ use futures_util::future::{AbortHandle, AbortRegistration, Abortable, OptionFutu
 use futures_util::stream::FuturesUnordered;
 use futures_util::{StreamExt as _, pin_mut};
 use k8s_openapi::api::core::v1::ObjectReference;
-use prometheus::{IntCounter, IntCounterVec, Registry};
+use prometheus::{IntCounterVec, Registry};
 use tokio::sync::Notify;
 
-use super::decision::{Decision, Event, Next, Now, Outcome};
+use super::decision::{Decision, Next, Now, Outcome};
 use super::error::{Error, REFUSED, TIMED_OUT};
 use super::fresh::Fresh;
 use super::lanes::{self, Turns};
 use super::memory::Cell;
-use super::outbox::Outbox;
+use super::outbox::{self, Outbox};
 use super::queue::{Class, Order, Queue, spread};
 use super::reasons::Reason;
 use super::slots::{Limits, Slots};
 use super::waiting::Waiting;
 use crate::backoff::{self, Class as RetryClass};
+use crate::events::Event;
 use crate::kit::Kit;
-use crate::metrics;
 use crate::shared::Shared;
 use crate::unread::{Broken, Undecodable};
 
@@ -37,8 +37,6 @@ const SLOW_PASSES: usize = 8;
 const FRESH_STARTS: u32 = 3;
 /// How long the echo of a write is waited for before a key is looked at again: a watch may have been cut.
 const ECHO: Duration = Duration::from_secs(2);
-/// How long what is still to be told may take when the process is to end.
-const LAST_WORDS: Duration = Duration::from_secs(2);
 /// A loop that does not turn for this long is stuck.
 const TURN: Duration = Duration::from_secs(30);
 
@@ -206,14 +204,14 @@ pub async fn run<C: Controller>(
 ) -> Result<(), String> {
     let name = kit.config.controller;
     let regular = usize::from(kit.config.concurrency).max(1);
-    let (waiting, dropped) = register_all::<_, C::Reason>(name, &kit.metrics.registry)
+    let waiting = Waiting::register::<C::Reason>(name, &kit.metrics.registry)
         .map_err(|error| format!("Cannot set up metrics: {error}"))?;
-    let outbox = Outbox::new(dropped);
-    let publishing = outbox.publish(&kit.events);
+    let (outbox, events) = Outbox::new(waiting.dropped.clone());
+    let publishing = outbox::publish(events, &kit.events);
     let mut engine = Engine {
         kit,
         controller,
-        outbox: &outbox,
+        outbox,
         lookout,
         slots: Slots::new(Limits { regular, slow: regular * SLOW_PASSES, patience: PASS_PATIENCE }),
         memory: BTreeMap::new(),
@@ -266,7 +264,8 @@ pub async fn run<C: Controller>(
     }
     // What is under way may still end; the process gives it a moment and then drops it.
     while passes.next().await.is_some() {}
-    let _ = tokio::time::timeout(LAST_WORDS, outbox.empty(&kit.events)).await;
+    drop(engine);
+    publishing.await;
     kit.liveness.done("controller");
     Ok(())
 }
@@ -276,23 +275,13 @@ pub async fn run<C: Controller>(
 /// # Errors
 /// When the registry has metrics of these names.
 pub fn register<R: Reason>(controller: &str, registry: &Registry) -> Result<(), prometheus::Error> {
-    register_all::<(), R>(controller, registry).map(drop)
-}
-
-fn register_all<K: Clone + Ord + Send + Sync + 'static, R: Reason>(
-    controller: &str,
-    registry: &Registry,
-) -> Result<(Waiting<K>, IntCounter), prometheus::Error> {
-    let waiting = Waiting::register::<R>(controller, registry)?;
-    let name = format!("ferrite_{}_events_dropped_total", controller.replace('-', "_"));
-    let dropped = IntCounter::new(name, "Events that were not told because too many waited")?;
-    Ok((waiting, metrics::register(registry, dropped)?))
+    Waiting::<()>::register::<R>(controller, registry).map(drop)
 }
 
 struct Engine<'a, C: Controller> {
     kit: &'a Kit,
     controller: &'a C,
-    outbox: &'a Outbox,
+    outbox: Outbox,
     lookout: &'a Lookout<C::Key>,
     slots: Slots<C::Key>,
     /// A pass takes the cell of its key out and puts it back, so nobody else sees it meanwhile and no lock is held.
@@ -383,7 +372,7 @@ impl<'a, C: Controller> Engine<'a, C> {
         mut cell: Cell<C::Memory>,
         deadline: Duration,
     ) -> impl Future<Output = (C::Key, Cell<C::Memory>, End<C::Reason>)> + use<'a, C> {
-        let (kit, controller, outbox) = (self.kit, self.controller, self.outbox);
+        let (kit, controller, outbox) = (self.kit, self.controller, self.outbox.clone());
         let decisions = self.waiting.decisions.clone();
         let turns = self.passes.get(&key).map(|pass| pass.turns.clone()).unwrap_or_default();
         lanes::watched(turns, async move {
@@ -392,7 +381,7 @@ impl<'a, C: Controller> Engine<'a, C> {
             }
             let _working = kit.metrics.working();
             let start = Instant::now();
-            let decisions = &decisions;
+            let (outbox, decisions) = (&outbox, &decisions);
             let mut look = Look { controller, outbox, decisions, key: &key, cell: &mut cell };
             let work = async {
                 for _ in 0..FRESH_STARTS {

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+use prometheus::{
+    GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry,
+};
 
 use super::error;
 use super::reasons::{About, Kind, Reason};
@@ -27,6 +29,8 @@ pub(super) struct Waiting<K> {
     promises: IntCounterVec,
     /// Decisions by their reason.
     pub(super) decisions: IntCounterVec,
+    /// Events that were not told.
+    pub(super) dropped: IntCounter,
 }
 
 /// Why a key rests, and since when this process has seen it so.
@@ -108,7 +112,7 @@ impl<K: Ord> Waiting<K> {
 
 impl<K: Clone + Ord + Send + Sync + 'static> Waiting<K> {
     /// Registers `ferrite_<controller>_waiting`, `.._waiting_oldest_seconds`, `.._waiting_overdue`, `.._waited_seconds`,
-    /// `.._promises_total` and `.._decisions_total`. Every series is there from the start: a rate over one that appears late misses
+    /// `.._promises_total`, `.._decisions_total` and `.._events_dropped_total`. Every series is there from the start: a rate over one that appears late misses
     /// its first step.
     pub(super) fn register<R: Reason>(
         controller: &str,
@@ -128,12 +132,15 @@ impl<K: Clone + Ord + Send + Sync + 'static> Waiting<K> {
         let counters = |name: &str, help: &str, labels: &[&str]| {
             metrics::register(registry, IntCounterVec::new(named(name, help), labels)?)
         };
+        let help = "Events that were not told because too many waited";
+        let dropped = named("events_dropped_total", help);
         let help = "Reconciles that are promised soon, by what they decided, and whether they began in time";
         let waiting = Self {
             rests: Arc::default(),
             waited: metrics::register(registry, HistogramVec::new(waited, &["reason"])?)?,
             promises: counters("promises_total", help, &["reason", "result"])?,
             decisions: counters("decisions_total", "Decisions by their reason", &["reason"])?,
+            dropped: metrics::register(registry, IntCounter::with_opts(dropped)?)?,
         };
         let all = || R::ALL.iter().map(|it| it.about());
         let waits = all().filter(|it| it.kind != Kind::Rests);

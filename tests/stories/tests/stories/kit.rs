@@ -387,7 +387,9 @@ async fn what_happens_to_an_object_of_any_name_is_told() {
             namespace: Some(namespace.clone()),
             ..ObjectReference::default()
         };
-        events.warning(&object, "Told", "Tell", "something").await;
+        events
+            .tell(&object, &controller_kit::engine::Event::new(true, "Told", "Tell", "something"))
+            .await;
         let all = written.list(&ListParams::default()).await.unwrap();
         let about =
             |it: &Event| it.regarding.as_ref().is_some_and(|it| it.name.as_ref() == Some(&name));

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use kube::Client;
-use prometheus::Opts;
+use prometheus::{IntCounter, Opts};
 
 use super::*;
 use crate::config::{Settings, defaults};
@@ -338,14 +338,15 @@ fn named(name: &str) -> ObjectReference {
 
 #[tokio::test]
 async fn what_a_write_brought_about_is_told_although_a_later_one_fails() {
-    let outbox = Outbox::new(IntCounter::new("dropped", "Dropped").unwrap());
+    let (outbox, mut untold) = Outbox::new(IntCounter::new("dropped", "Dropped").unwrap());
     let decisions = IntCounterVec::new(Opts::new("decisions", "Decisions"), &["reason"]).unwrap();
     let mut cell = Cell::default();
     for _ in 0..2 {
         let end = look(&Forbidden, &outbox, &decisions, &mut cell).await;
         assert!(matches!(end, End::Failed(Error::Api { .. }, _)));
     }
-    let told = outbox.waiting().into_iter().map(|(object, it)| (object.name.unwrap(), it.reason));
+    let told = std::iter::from_fn(|| untold.try_recv().ok());
+    let told = told.map(|(object, it)| (object.name.unwrap(), it.reason));
     let told: Vec<_> = told.map(|(name, reason)| format!("{reason} on {name}")).collect();
     let once = ["First on own", "First on other"];
     let refused = ["Refused on own", "Refused on other"];
@@ -393,12 +394,13 @@ impl Controller for Parted {
 
 #[tokio::test]
 async fn a_part_that_fails_keeps_nobody_from_the_rest_and_the_pass_fails_after_it() {
-    let outbox = Outbox::new(IntCounter::new("dropped", "Dropped").unwrap());
+    let (outbox, mut untold) = Outbox::new(IntCounter::new("dropped", "Dropped").unwrap());
     let decisions = IntCounterVec::new(Opts::new("decisions", "Decisions"), &["reason"]).unwrap();
     let end = look(&Parted, &outbox, &decisions, &mut Cell::default()).await;
     // Nor does it stop the timers of the pass.
     let End::Failed(Error::Silent(_), due) = end else { panic!("it did not fail") };
     assert_eq!(due, Some(Duration::from_secs(5)));
-    let told: Vec<_> = outbox.waiting().into_iter().map(|(_, it)| it.text).collect();
+    let told = std::iter::from_fn(|| untold.try_recv().ok());
+    let told: Vec<_> = told.map(|(_, it)| it.text).collect();
     assert_eq!(told, ["All is tried", "1", "2"]);
 }

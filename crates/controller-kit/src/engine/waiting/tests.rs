@@ -131,6 +131,7 @@ fn every_reason_is_a_series_from_the_start() {
     let waits = 2 + error::WORDS.len();
     let wanted = [
         ("ferrite_some_one_decisions_total", 4),
+        ("ferrite_some_one_events_dropped_total", 1),
         ("ferrite_some_one_promises_total", 4),
         ("ferrite_some_one_waited_seconds", waits),
         ("ferrite_some_one_waiting", waits),
