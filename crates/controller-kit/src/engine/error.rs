@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::api_error;
 use crate::backoff::Class as Retry;
+use crate::{api_error, reasons};
 
 /// Why a pass ended early.
 #[derive(Debug)]
@@ -45,30 +45,32 @@ impl Error {
         }
     }
 
-    /// The word under which a key waits after it.
-    pub fn word(&self) -> &'static str {
+    /// For what a key waits after it.
+    pub fn failing(&self) -> Failing {
         match self {
-            Self::Superseded => SUPERSEDED,
-            Self::Api { .. } if self.is_refusal() => REFUSED,
-            Self::Api { .. } | Self::Silent(_) => API_FAILED,
-            Self::Other(..) => FAILED,
+            Self::Superseded => Failing::Superseded,
+            Self::Api { .. } if self.is_refusal() => Failing::Refused,
+            Self::Api { .. } | Self::Silent(_) => Failing::ApiFailed,
+            Self::Other(..) => Failing::Failed,
         }
     }
 }
 
-/// Somebody else wrote first, again and again.
-const SUPERSEDED: &str = "Superseded";
-/// A webhook, a policy, a quota or a missing permission refuses a write.
-pub(super) const REFUSED: &str = "Refused";
-/// The API server fails, or does not answer.
-const API_FAILED: &str = "ApiFailed";
-/// Something else failed.
-const FAILED: &str = "Failed";
-/// The pass did not end in time, or was given up for others.
-pub(super) const TIMED_OUT: &str = "TimedOut";
+/// Passes that fail longer than this wait for a person: what passes by itself has passed by then.
+const FAILURE: Duration = Duration::from_secs(600);
 
-/// The words under which a key waits after a pass that did not come to its end.
-pub const WORDS: [&str; 5] = [SUPERSEDED, REFUSED, API_FAILED, FAILED, TIMED_OUT];
+reasons! {
+    /// For what a key waits after a pass that did not come to its end.
+    pub enum Failing {
+        Superseded: Kind::EndsWithin(FAILURE), "Somebody else wrote first, again and again.";
+        Refused: Kind::EndsWithin(FAILURE),
+            "A webhook, a policy, a quota or a missing permission refuses a write.";
+        ApiFailed: Kind::EndsWithin(FAILURE), "The API server fails, or does not answer.";
+        Failed: Kind::EndsWithin(FAILURE), "Something else failed.";
+        TimedOut: Kind::EndsWithin(FAILURE),
+            "The pass did not end in time, or was given up for others.";
+    }
+}
 
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

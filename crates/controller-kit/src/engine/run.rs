@@ -14,7 +14,7 @@ use prometheus::{IntCounterVec, Registry};
 use tokio::sync::Notify;
 
 use super::decision::{Decision, Next, Now, Outcome};
-use super::error::{Error, REFUSED, TIMED_OUT};
+use super::error::{Error, Failing};
 use super::fresh::Fresh;
 use super::lanes::{self, Turns};
 use super::memory::Cell;
@@ -321,7 +321,7 @@ impl<'a, C: Controller> Engine<'a, C> {
                 pass.abort.abort();
             }
             let why = "gave up for others that do not answer";
-            self.retry(key, RetryClass::Transient, TIMED_OUT, why);
+            self.retry(key, RetryClass::Transient, Failing::TimedOut, why);
         }
     }
 
@@ -429,14 +429,15 @@ impl<'a, C: Controller> Engine<'a, C> {
             End::Failed(error, due) => {
                 self.remember(&key, memory);
                 let class = self.controller.retry(&error);
-                self.retry(key.clone(), class, error.word(), &error.to_string());
+                self.retry(key.clone(), class, error.failing(), &error.to_string());
                 // What fails is tried less and less often, and no timer of the rest waits for it.
                 self.again(key, due.map(|wait| spread(wait, backoff::random_unit())));
             }
             End::TimedOut => {
                 self.remember(&key, memory);
                 self.kit.metrics.timeouts.inc();
-                self.retry(key, RetryClass::Transient, TIMED_OUT, "the pass did not end in time");
+                let why = "the pass did not end in time";
+                self.retry(key, RetryClass::Transient, Failing::TimedOut, why);
             }
         }
     }
@@ -449,7 +450,7 @@ impl<'a, C: Controller> Engine<'a, C> {
     }
 
     /// A pass did not come to its end: logs and counts that, and says when the next one is.
-    fn retry(&mut self, key: C::Key, class: RetryClass, word: &'static str, problem: &str) {
+    fn retry(&mut self, key: C::Key, class: RetryClass, failing: Failing, problem: &str) {
         let is_conflict = class == RetryClass::Conflict;
         let counts = if is_conflict { &mut self.conflicts } else { &mut self.failures };
         let wait = backoff::failed(counts, key.clone(), class, backoff::random_unit());
@@ -467,7 +468,7 @@ impl<'a, C: Controller> Engine<'a, C> {
             tracing::warn!(object.key = ?key, error = problem, class = ?class, "Reconcile failed");
         }
         let turn = self.passes.remove(&key).and_then(|pass| pass.turn);
-        self.waiting.failed(key.clone(), word, turn, Instant::now());
+        self.waiting.note(key.clone(), failing.about(), turn, Instant::now());
         self.lookout.lines.lock().ended(&key, None, false);
         self.again(key, wait);
     }
@@ -538,7 +539,7 @@ impl<C: Controller> Look<'_, C> {
     fn failed(&mut self, seen: Option<&C::Observed>, error: Error) -> End<C::Reason> {
         if error.is_refusal() {
             let text = format!("{error}. Nothing more is done here until that is allowed");
-            let event = Event::new(true, REFUSED, "Write", &text);
+            let event = Event::new(true, Failing::Refused.as_str(), "Write", &text);
             self.tell(seen, &[Event { hourly: Some(0), ..event }]);
         }
         End::Failed(error, None)

@@ -10,13 +10,11 @@ use prometheus::{
     GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry,
 };
 
-use super::error;
+use super::error::Failing;
 use super::reasons::{About, Kind, Reason};
 use crate::metrics::{self, SetWhenAsked};
 use crate::shared::Shared;
 
-/// Passes that fail longer than this wait for a person: what passes by itself has passed by then.
-const FAILURE: Duration = Duration::from_secs(600);
 /// Few, as each reason has them all: from what nobody feels to what a person was told of.
 const SECONDS: [f64; 5] = [1.0, 10.0, 60.0, 600.0, 3600.0];
 const RESULTS: [&str; 2] = ["kept", "late"];
@@ -46,16 +44,11 @@ struct Rest {
 impl<K: Ord> Waiting<K> {
     /// A pass has ended with a reason, after waiting so long for its turn, if that is known.
     pub(super) fn note(&self, key: K, about: &About, turn: Option<Duration>, now: Instant) {
-        let is_new = self.put(key, (about.word, about.kind), turn.is_some(), now);
+        let is_new = self.put(key, about, turn.is_some(), now);
         if let (true, Some(turn), Some(promise)) = (is_new, turn, about.promise) {
             let result = RESULTS[usize::from(turn > promise)];
             self.promises.with_label_values(&[about.word, result]).inc();
         }
-    }
-
-    /// A pass did not come to its end.
-    pub(super) fn failed(&self, key: K, word: &'static str, turn: Option<Duration>, now: Instant) {
-        self.put(key, (word, Kind::EndsWithin(FAILURE)), turn.is_some(), now);
     }
 
     /// There is no such key any more since then; or nobody here knows what becomes of it.
@@ -67,13 +60,8 @@ impl<K: Ord> Waiting<K> {
     }
 
     /// Says whether the reason is another one than before.
-    fn put(
-        &self,
-        key: K,
-        (word, kind): (&'static str, Kind),
-        is_whole: bool,
-        now: Instant,
-    ) -> bool {
+    fn put(&self, key: K, about: &About, is_whole: bool, now: Instant) -> bool {
+        let About { word, kind, .. } = *about;
         let mut rests = self.rests.lock();
         let known = rests.get(&key).copied();
         if known.is_some_and(|it| it.word == word) {
@@ -144,7 +132,8 @@ impl<K: Clone + Ord + Send + Sync + 'static> Waiting<K> {
         };
         let all = || R::ALL.iter().map(|it| it.about());
         let waits = all().filter(|it| it.kind != Kind::Rests);
-        let words: Vec<&str> = waits.map(|it| it.word).chain(error::WORDS).collect();
+        let failing = Failing::ALL.iter().map(|it| it.about());
+        let words: Vec<&str> = waits.chain(failing).map(|it| it.word).collect();
         for word in &words {
             waiting.waited.with_label_values(&[word]);
         }

@@ -55,7 +55,7 @@ fn a_wait_begins_with_its_reason_and_ends_with_the_next() {
     waiting.note(2, Why::Fine.about(), AT_ONCE, at(10));
     assert_eq!(waiting.count(at(70))["Moving"], (1.0, 60.0, 0.0));
     assert_eq!(waiting.count(at(71))["Moving"], (1.0, 61.0, 1.0), "it is overdue");
-    waiting.failed(1, "Refused", AT_ONCE, at(80));
+    waiting.note(1, Failing::Refused.about(), AT_ONCE, at(80));
     assert_eq!(waiting.count(at(90))["Refused"], (1.0, 10.0, 0.0));
     assert_eq!(waiting.count(at(681))["Refused"], (1.0, 601.0, 1.0), "nobody else tells of it");
     waiting.forget(&1, Some(at(90)));
@@ -75,7 +75,7 @@ fn a_wait_is_counted_once_when_its_reason_or_its_key_goes() {
     waiting.note(1, Why::Full.about(), AT_ONCE, at(0));
     waiting.note(1, Why::Full.about(), AT_ONCE, at(20));
     assert_eq!(ended(&waiting, "Full"), (0, 0.0), "it goes on");
-    waiting.failed(1, "Refused", AT_ONCE, at(30));
+    waiting.note(1, Failing::Refused.about(), AT_ONCE, at(30));
     assert_eq!(ended(&waiting, "Full"), (1, 30.0));
     waiting.note(1, Why::Moving.about(), AT_ONCE, at(32));
     assert_eq!(ended(&waiting, "Refused"), (1, 2.0));
@@ -111,7 +111,7 @@ fn a_promise_counts_once_each_time_that_its_reason_comes() {
     waiting.note(1, Why::Moving.about(), after(5), now);
     waiting.note(1, Why::Moving.about(), after(9), now);
     assert_eq!(counted("Moving"), [1, 0], "the later look found nothing new");
-    waiting.failed(1, "Refused", after(9), now);
+    waiting.note(1, Failing::Refused.about(), after(9), now);
     waiting.note(1, Why::Moving.about(), after(6), now);
     assert_eq!(counted("Moving"), [1, 1]);
     waiting.note(2, Why::Seated.about(), after(1), now);
@@ -128,7 +128,7 @@ fn every_reason_is_a_series_from_the_start() {
     let (_, registry) = registered();
     let families = registry.gather();
     let series: Vec<_> = families.iter().map(|it| (it.name(), it.get_metric().len())).collect();
-    let waits = 2 + error::WORDS.len();
+    let waits = 2 + Failing::ALL.len();
     let wanted = [
         ("ferrite_some_one_decisions_total", 4),
         ("ferrite_some_one_events_dropped_total", 1),
