@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bench::model::{Progress, explore};
 use controller_kit::engine::Class;
-use controller_kit::engine::queue::Queue;
+use controller_kit::engine::queue::{Order, Queue};
 use controller_kit::engine::slots::{Limits, Slots};
 use stateright::{Model, Property};
 
@@ -60,7 +60,7 @@ impl State {
     fn begin(&mut self) -> Option<()> {
         let now = at(self.second);
         let least = self.slots.free_for()?;
-        let (key, class) = self.queue.next(now, least)?;
+        let (key, class, _) = self.queue.next(Order::Oldest, now, least)?;
         if self.slots.enter(&key, now) {
             if !self.working.insert(key) {
                 self.broken = Some("no key is worked on twice at a time");

@@ -262,9 +262,9 @@ impl<T: Clone + Ord> Inner<T> {
             // A whole rack may hang whose calls came first: who came last would wait until all of it were tried.
             let order = if self.slots.is_in_doubt() { Order::Latest } else { Order::Oldest };
             let free = self.slots.free_for();
-            let mut found = free.and_then(|least| self.queue.next_in(order, now, least));
+            let mut found = free.and_then(|least| self.queue.next(order, now, least));
             if found.is_none() && self.slots.has_slow() {
-                found = self.suspects.next_in(Order::Oldest, now, Class::Background);
+                found = self.suspects.next(Order::Oldest, now, Class::Background);
             }
             let (target, class, _) = found?;
             // Its next caller has its turn when the call under way ends.

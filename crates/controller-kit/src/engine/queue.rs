@@ -97,14 +97,9 @@ impl<K: Clone + Ord> Queue<K> {
         });
     }
 
-    /// The key that is to be worked on now, none that is less urgent than this but for the one in eight. It is busy until
-    /// [`Queue::done`].
-    pub fn next(&mut self, now: Instant, least: Class) -> Option<(K, Class)> {
-        self.next_in(Order::Oldest, now, least).map(|(key, class, _)| (key, class))
-    }
-
-    /// The same in this order, and since when it was due.
-    pub fn next_in(
+    /// The key that is to be worked on now, in this order, and none that is less urgent than this but for the one in eight; and since
+    /// when it was due. It is busy until [`Queue::done`].
+    pub fn next(
         &mut self,
         order: Order,
         now: Instant,

@@ -343,7 +343,7 @@ impl<'a, C: Controller> Engine<'a, C> {
         loop {
             let least = self.slots.free_for()?;
             let mut lines = self.lookout.lines.lock();
-            let (key, class, due) = lines.queue.next_in(Order::Oldest, now, least)?;
+            let (key, class, due) = lines.queue.next(Order::Oldest, now, least)?;
             if self.slots.enter(&key, now) {
                 lines.fresh.begins(&key);
                 let memory = self.memory.remove(&key).unwrap_or_default();

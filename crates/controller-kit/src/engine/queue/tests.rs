@@ -9,8 +9,12 @@ fn at(second: u64) -> Instant {
     *BEGAN.get_or_init(Instant::now) + Duration::from_secs(second)
 }
 
+fn oldest(queue: &mut Queue<u8>, second: u64, least: Class) -> Option<(u8, Class)> {
+    queue.next(Order::Oldest, at(second), least).map(|(key, class, _)| (key, class))
+}
+
 fn next(queue: &mut Queue<u8>, second: u64) -> Option<u8> {
-    queue.next(at(second), Class::Background).map(|(key, _)| key)
+    oldest(queue, second, Class::Background).map(|(key, _)| key)
 }
 
 #[test]
@@ -35,7 +39,7 @@ fn a_key_waits_once_at_its_earliest_time_and_most_urgent_class() {
     queue.enqueue(1, Class::Urgent, at(20));
     queue.enqueue(1, Class::Background, at(7));
     assert_eq!((queue.next_at(), next(&mut queue, 6)), (Some(at(7)), None));
-    let given = queue.next_in(Order::Oldest, at(8), Class::Urgent);
+    let given = queue.next(Order::Oldest, at(8), Class::Urgent);
     assert_eq!(given, Some((1, Class::Urgent, at(7))), "and says since when it was due");
     queue.done(&1);
     assert_eq!((next(&mut queue, 99), queue.next_at()), (None, None));
@@ -88,7 +92,7 @@ fn a_background_key_is_handed_out_among_endless_urgent_ones() {
     for turn in 1..=u8::try_from(OLDEST_EVERY).unwrap() {
         queue.enqueue(turn, Class::Urgent, at(u64::from(turn)));
         // Also where all that is free is kept for urgent ones.
-        if queue.next(at(100), Class::Urgent) == Some((0, Class::Background)) {
+        if oldest(&mut queue, 100, Class::Urgent) == Some((0, Class::Background)) {
             return;
         }
     }
@@ -106,7 +110,7 @@ fn hundreds_of_old_keys_do_not_pass_over_one_that_is_more_urgent_again_and_again
     let order: Vec<_> = (101..125)
         .map(|key| {
             queue.enqueue(key, Class::Urgent, at(6));
-            queue.next(at(9), Class::Urgent).unwrap().1
+            oldest(&mut queue, 9, Class::Urgent).unwrap().1
         })
         .collect();
     let turns: Vec<_> = order.chunks(8).map(|it| it[7]).collect();
@@ -129,8 +133,8 @@ fn keys_that_are_older_and_more_urgent_wait_for_none_of_the_others() {
 fn less_urgent_keys_wait_where_slots_are_kept() {
     let mut queue = Queue::default();
     queue.enqueue(1, Class::Background, at(0));
-    assert_eq!(queue.next(at(1), Class::Normal), None);
-    assert_eq!(queue.next(at(1), Class::Background), Some((1, Class::Background)));
+    assert_eq!(oldest(&mut queue, 1, Class::Normal), None);
+    assert_eq!(oldest(&mut queue, 1, Class::Background), Some((1, Class::Background)));
 }
 
 #[test]
@@ -187,7 +191,7 @@ proptest! {
                 }
                 Operation::Next(least) => {
                     let least = Class::ALL[least];
-                    let given = queue.next(at(now), least);
+                    let given = oldest(&mut queue, now, least);
                     let ready = |it: &&Plain| {
                         !it.busy && it.held <= now && it.due.is_some_and(|(due, _)| due <= now)
                     };
@@ -237,7 +241,7 @@ fn the_latest_of_the_urgent_goes_first_and_the_next_class_has_its_turn() {
     for (key, class) in (1..).zip(classes) {
         queue.enqueue(key, class, at(key));
     }
-    let mut next = |least| queue.next_in(Order::Latest, at(9), least);
+    let mut next = |least| queue.next(Order::Latest, at(9), least);
     assert_eq!(next(Class::Urgent), Some((3, Class::Urgent, at(3))));
     assert_eq!(next(Class::Urgent), Some((1, Class::Normal, at(1))), "it has its turn");
     assert_eq!(next(Class::Urgent), Some((2, Class::Urgent, at(2))));
@@ -251,7 +255,7 @@ fn who_came_first_is_not_forgotten_while_the_latest_go_first() {
     queue.enqueue(0, Class::Urgent, at(0));
     for key in 1..=8 {
         queue.enqueue(key, Class::Urgent, at(key));
-        let given = queue.next_in(Order::Latest, at(key), Class::Urgent);
+        let given = queue.next(Order::Latest, at(key), Class::Urgent);
         if given == Some((0, Class::Urgent, at(0))) {
             return;
         }
