@@ -61,7 +61,7 @@ impl State {
         let now = at(self.second);
         let least = self.slots.free_for()?;
         let (key, class, _) = self.queue.next(Order::Oldest, now, least)?;
-        if self.slots.enter(&key, now) {
+        if self.slots.enter(&key, now, ()) {
             if !self.working.insert(key) {
                 self.broken = Some("no key is worked on twice at a time");
             }
@@ -75,7 +75,7 @@ impl State {
 
     fn second(&mut self) {
         self.second += 1;
-        for key in self.slots.make_room(at(self.second), |_| true) {
+        for (key, ()) in self.slots.make_room(at(self.second), |_, ()| true) {
             self.working.remove(&key);
             self.queue.done(&key);
             self.queue.enqueue(key, Class::Normal, at(self.second + RETRY));

@@ -29,13 +29,12 @@ pub struct Lanes<T: Clone + Ord>(Arc<Shared<Inner<T>>>);
 #[derive(Debug)]
 struct Inner<T: Clone + Ord> {
     pace: Pace,
-    slots: Slots<T>,
+    /// Calls that are under way.
+    slots: Slots<T, Call>,
     /// Targets that somebody wants to call, and those of them that did not answer lately.
     queue: Queue<T>,
     suspects: Queue<T>,
     callers: BTreeMap<T, Vec<Caller<T>>>,
-    /// Those that are under way.
-    calls: BTreeMap<T, Call>,
 }
 
 /// How long calls take.
@@ -67,7 +66,6 @@ impl Pace {
 /// A call that is under way.
 #[derive(Debug)]
 struct Call {
-    began: Instant,
     /// From when on it may be given up for others.
     goes: Instant,
     /// How it is told to.
@@ -164,7 +162,6 @@ impl<T: Clone + Ord> Lanes<T> {
             queue: Queue::default(),
             suspects: Queue::default(),
             callers: BTreeMap::new(),
-            calls: BTreeMap::new(),
         })))
     }
 
@@ -210,26 +207,19 @@ impl<T: Clone + Ord> Lanes<T> {
     /// Gives each free slot to the caller that is next.
     fn serve(&self) {
         let (mut inner, now) = (self.0.lock(), Instant::now());
-        for target in inner.make_room(now) {
-            if let Some(call) = inner.calls.remove(&target) {
-                // A call that has just ended leaves anyway.
-                let _ = call.give_up.send(());
-            }
+        for (_, call) in inner.make_room(now) {
+            // A call that has just ended leaves anyway.
+            let _ = call.give_up.send(());
         }
         let mut unwanted = Vec::new();
-        while let Some((target, caller)) = inner.next(now) {
-            let (give_up, told) = oneshot::channel();
-            let patience = inner.pace.late(caller.alike);
-            let is_known = caller.alike && inner.pace.alike.is_some();
-            let goes = if is_known { now } else { now + patience * GIVEN };
-            inner.calls.insert(target.clone(), Call { began: now, goes, give_up });
+        while let Some((target, caller, give_up)) = inner.next(now) {
             let lane = Lane {
                 lanes: self.clone(),
                 target,
-                give_up: told,
+                give_up,
                 answered: false,
                 began: now,
-                patience,
+                patience: inner.pace.late(caller.alike),
                 alike: caller.alike,
                 held: Held::default(),
             };
@@ -249,15 +239,14 @@ impl<T: Clone + Ord> Inner<T> {
 
     /// Which calls have to go, so that others have their turn. The oldest is left to its end: if all calls take longer than they did,
     /// none would be answered otherwise, and nobody would learn of it.
-    fn make_room(&mut self, now: Instant) -> Vec<T> {
-        let Self { slots, calls, .. } = self;
-        let oldest = calls.iter().min_by_key(|(_, call)| call.began).map(|(target, _)| target);
-        let may_go = |target: &T| calls.get(target).is_none_or(|call| call.goes <= now);
-        slots.make_room(now, |target| oldest != Some(target) && may_go(target))
+    fn make_room(&mut self, now: Instant) -> Vec<(T, Call)> {
+        let oldest = self.slots.oldest().cloned();
+        self.slots
+            .make_room(now, |target, call| oldest.as_ref() != Some(target) && call.goes <= now)
     }
 
-    /// The caller that is next, with a slot for its target.
-    fn next(&mut self, now: Instant) -> Option<(T, Caller<T>)> {
+    /// The caller that is next, with a slot for its target, and how its call is told to go.
+    fn next(&mut self, now: Instant) -> Option<(T, Caller<T>, oneshot::Receiver<()>)> {
         loop {
             // A whole rack may hang whose calls came first: who came last would wait until all of it were tried.
             let order = if self.slots.is_in_doubt() { Order::Latest } else { Order::Oldest };
@@ -279,9 +268,13 @@ impl<T: Clone + Ord> Inner<T> {
                 self.left(&target);
                 continue;
             };
-            if self.slots.enter_for(&target, now, self.pace.late(callers[first].alike)) {
+            let (alike, (give_up, told)) = (callers[first].alike, oneshot::channel());
+            let late = self.pace.late(alike);
+            let is_known = alike && self.pace.alike.is_some();
+            let goes = if is_known { now } else { now + late * GIVEN };
+            if self.slots.enter_for(&target, now, late, Call { goes, give_up }) {
                 let caller = callers.remove(first);
-                return Some((target, caller));
+                return Some((target, caller, told));
             }
             // It was found slow while this one waited for it.
             self.left(&target);
@@ -296,7 +289,6 @@ impl<T: Clone + Ord> Inner<T> {
     }
 
     fn leave(&mut self, target: &T, answered: bool) {
-        self.calls.remove(target);
         self.slots.leave(target, answered);
         self.left(target);
         let Some(callers) = self.callers.get_mut(target) else { return };

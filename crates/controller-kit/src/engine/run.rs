@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::future::{AbortHandle, AbortRegistration, Abortable, OptionFuture};
+use futures_util::future::{AbortHandle, Abortable, OptionFuture};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{StreamExt as _, pin_mut};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -190,6 +190,10 @@ enum End<R> {
     TimedOut,
 }
 
+/// The key of a pass that has ended, what is remembered of it, and how.
+type Ended<C> =
+    (<C as Controller>::Key, Cell<<C as Controller>::Memory>, End<<C as Controller>::Reason>);
+
 /// Drives a controller until the process is asked to end. `watching` keeps its caches fed and tells the lookout of what
 /// changes; `deadline` bounds each pass.
 ///
@@ -218,7 +222,6 @@ pub async fn run<C: Controller>(
         failures: BTreeMap::new(),
         conflicts: BTreeMap::new(),
         waiting,
-        passes: BTreeMap::new(),
         waits: Arc::default(),
         acting_since: Instant::now(),
     };
@@ -237,8 +240,8 @@ pub async fn run<C: Controller>(
         }
         acted = acts;
         engine.make_room();
-        while let Some((key, memory, abort)) = engine.next() {
-            passes.push(Abortable::new(engine.pass(key, memory, deadline), abort));
+        while let Some(pass) = engine.next(deadline) {
+            passes.push(pass);
         }
         let due = engine.next_at().map(|at| tokio::time::sleep_until(at.into()));
         let due = OptionFuture::from(due);
@@ -253,8 +256,8 @@ pub async fn run<C: Controller>(
             _ = conditions.changed() => {}
             _ = leadership.changed() => {}
             Some(ended) = passes.next() => {
-                if let Ok((key, memory, end)) = ended {
-                    engine.ended(key, memory, end);
+                if let Ok(ended) = ended {
+                    engine.ended(ended);
                 }
             }
             () = &mut publishing => {}
@@ -283,7 +286,7 @@ struct Engine<'a, C: Controller> {
     controller: &'a C,
     outbox: Outbox,
     lookout: &'a Lookout<C::Key>,
-    slots: Slots<C::Key>,
+    slots: Slots<C::Key, Pass>,
     /// A pass takes the cell of its key out and puts it back, so nobody else sees it meanwhile and no lock is held.
     memory: BTreeMap<C::Key, Cell<C::Memory>>,
     /// Failures in a row of the keys that fail.
@@ -291,7 +294,6 @@ struct Engine<'a, C: Controller> {
     /// And passes in a row that somebody else wrote before. They make no object look bad, so they do not count as failures.
     conflicts: BTreeMap<C::Key, u32>,
     waiting: Waiting<C::Key>,
-    passes: BTreeMap<C::Key, Pass>,
     /// Told when a pass begins to wait for its turn at a neighbour.
     waits: Arc<Notify>,
     /// What was due by then may have waited for long, and nobody here knows how long.
@@ -310,18 +312,13 @@ struct Pass {
 impl<'a, C: Controller> Engine<'a, C> {
     /// Gives slow passes up where there are too many of them.
     fn make_room(&mut self) {
-        let passes = &self.passes;
-        let waits = |key: &C::Key| passes.get(key).is_some_and(|pass| pass.turns.any());
         // A rack that hangs makes hundreds of urgent passes wait at their neighbour. Whoever is asked for after them has to get there, too.
-        let is_urgent = |pass: &Pass| pass.class == Class::Urgent;
-        self.slots.set_aside(|key| waits(key) && passes.get(key).is_some_and(is_urgent));
+        self.slots.set_aside(|pass| pass.class == Class::Urgent && pass.turns.any());
         // Whoever waits for its turn at a neighbour does not hang, and would only lose that turn.
-        for key in self.slots.make_room(Instant::now(), |key| !waits(key)) {
-            if let Some(pass) = self.passes.get(&key) {
-                pass.abort.abort();
-            }
+        for (key, pass) in self.slots.make_room(Instant::now(), |_, pass| !pass.turns.any()) {
+            pass.abort.abort();
             let why = "gave up for others that do not answer";
-            self.retry(key, RetryClass::Transient, Failing::TimedOut, why);
+            self.retry(key, pass.turn, (RetryClass::Transient, Failing::TimedOut), why);
         }
     }
 
@@ -337,21 +334,24 @@ impl<'a, C: Controller> Engine<'a, C> {
         }
     }
 
-    /// The key that is next, with what is remembered of it.
-    fn next(&mut self) -> Option<(C::Key, Cell<C::Memory>, AbortRegistration)> {
+    /// A pass of the key that is next.
+    fn next(
+        &mut self,
+        deadline: Duration,
+    ) -> Option<Abortable<impl Future<Output = Ended<C>> + use<'a, C>>> {
         let now = Instant::now();
         loop {
             let least = self.slots.free_for()?;
             let mut lines = self.lookout.lines.lock();
             let (key, class, due) = lines.queue.next(Order::Oldest, now, least)?;
-            if self.slots.enter(&key, now) {
+            let (abort, registration) = AbortHandle::new_pair();
+            let turns = Arc::new(Turns::new(self.waits.clone()));
+            let turn = (due > self.acting_since).then(|| now.saturating_duration_since(due));
+            if self.slots.enter(&key, now, Pass { abort, class, turns: turns.clone(), turn }) {
                 lines.fresh.begins(&key);
                 let memory = self.memory.remove(&key).unwrap_or_default();
-                let (handle, abort) = AbortHandle::new_pair();
-                let turns = Arc::new(Turns::new(self.waits.clone()));
-                let turn = (due > self.acting_since).then(|| now.saturating_duration_since(due));
-                self.passes.insert(key.clone(), Pass { abort: handle, class, turns, turn });
-                return Some((key, memory, abort));
+                let pass = self.pass(key, memory, turns, deadline);
+                return Some(Abortable::new(pass, registration));
             }
             // Its last pass was slow, and too many that are slow are under way.
             lines.queue.done(&key);
@@ -370,11 +370,11 @@ impl<'a, C: Controller> Engine<'a, C> {
         &self,
         key: C::Key,
         mut cell: Cell<C::Memory>,
+        turns: Arc<Turns>,
         deadline: Duration,
-    ) -> impl Future<Output = (C::Key, Cell<C::Memory>, End<C::Reason>)> + use<'a, C> {
+    ) -> impl Future<Output = Ended<C>> + use<'a, C> {
         let (kit, controller, outbox) = (self.kit, self.controller, self.outbox.clone());
         let decisions = self.waiting.decisions.clone();
-        let turns = self.passes.get(&key).map(|pass| pass.turns.clone()).unwrap_or_default();
         lanes::watched(turns, async move {
             if !kit.may_act() {
                 return (key, cell, End::NotActing);
@@ -399,14 +399,14 @@ impl<'a, C: Controller> Engine<'a, C> {
         })
     }
 
-    fn ended(&mut self, key: C::Key, memory: Cell<C::Memory>, end: End<C::Reason>) {
-        self.slots.leave(&key, !matches!(end, End::TimedOut));
+    fn ended(&mut self, (key, memory, end): Ended<C>) {
+        let pass = self.slots.leave(&key, !matches!(end, End::TimedOut));
+        let turn = pass.and_then(|pass| pass.turn);
         match end {
             End::Gone | End::NotActing => {
                 self.slots.forget(&key);
                 self.failures.remove(&key);
                 self.conflicts.remove(&key);
-                self.passes.remove(&key);
                 self.waiting.forget(&key, matches!(end, End::Gone).then(Instant::now));
                 self.lookout.lines.lock().ended(&key, None, false);
             }
@@ -414,7 +414,6 @@ impl<'a, C: Controller> Engine<'a, C> {
                 self.remember(&key, memory);
                 self.failures.remove(&key);
                 self.conflicts.remove(&key);
-                let turn = self.passes.remove(&key).and_then(|pass| pass.turn);
                 self.waiting.note(key.clone(), reason.about(), turn, Instant::now());
                 let wait = match next {
                     Next::OnChange => None,
@@ -429,7 +428,7 @@ impl<'a, C: Controller> Engine<'a, C> {
             End::Failed(error, due) => {
                 self.remember(&key, memory);
                 let class = self.controller.retry(&error);
-                self.retry(key.clone(), class, error.failing(), &error.to_string());
+                self.retry(key.clone(), turn, (class, error.failing()), &error.to_string());
                 // What fails is tried less and less often, and no timer of the rest waits for it.
                 self.again(key, due.map(|wait| spread(wait, backoff::random_unit())));
             }
@@ -437,7 +436,7 @@ impl<'a, C: Controller> Engine<'a, C> {
                 self.remember(&key, memory);
                 self.kit.metrics.timeouts.inc();
                 let why = "the pass did not end in time";
-                self.retry(key, RetryClass::Transient, Failing::TimedOut, why);
+                self.retry(key, turn, (RetryClass::Transient, Failing::TimedOut), why);
             }
         }
     }
@@ -450,7 +449,13 @@ impl<'a, C: Controller> Engine<'a, C> {
     }
 
     /// A pass did not come to its end: logs and counts that, and says when the next one is.
-    fn retry(&mut self, key: C::Key, class: RetryClass, failing: Failing, problem: &str) {
+    fn retry(
+        &mut self,
+        key: C::Key,
+        turn: Option<Duration>,
+        (class, failing): (RetryClass, Failing),
+        problem: &str,
+    ) {
         let is_conflict = class == RetryClass::Conflict;
         let counts = if is_conflict { &mut self.conflicts } else { &mut self.failures };
         let wait = backoff::failed(counts, key.clone(), class, backoff::random_unit());
@@ -467,7 +472,6 @@ impl<'a, C: Controller> Engine<'a, C> {
             self.kit.metrics.errors.inc();
             tracing::warn!(object.key = ?key, error = problem, class = ?class, "Reconcile failed");
         }
-        let turn = self.passes.remove(&key).and_then(|pass| pass.turn);
         self.waiting.note(key.clone(), failing.about(), turn, Instant::now());
         self.lookout.lines.lock().ended(&key, None, false);
         self.again(key, wait);

@@ -25,12 +25,11 @@ pub struct Limits {
     pub patience: Duration,
 }
 
-/// Which targets are worked on.
+/// Which targets are worked on, and what that work is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Slots<T: Ord> {
+pub struct Slots<T: Ord, W = ()> {
     limits: Limits,
-    regular: BTreeMap<T, Taken>,
-    slow: BTreeMap<T, Instant>,
+    taken: BTreeMap<T, Taken<W>>,
     /// Targets that were slow the last time that they were worked on, and whether that says that they hang.
     late: BTreeMap<T, Doubt>,
 }
@@ -44,25 +43,32 @@ enum Doubt {
     Grave,
 }
 
-/// A regular slot that a target has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Taken {
+/// A slot that a target has.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Taken<W> {
     since: Instant,
     /// From when on it is late.
     late: Instant,
-    /// When to look whether it has to leave.
-    look: Instant,
+    /// When to look whether it has to leave its regular slot; nothing, if it has a slow one.
+    look: Option<Instant>,
+    work: W,
 }
 
-impl<T: Clone + Ord> Slots<T> {
+impl<W> Taken<W> {
+    fn is_slow(&self) -> bool {
+        self.look.is_none()
+    }
+}
+
+impl<T: Clone + Ord, W> Slots<T, W> {
     /// None is taken.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, regular: BTreeMap::new(), slow: BTreeMap::new(), late: BTreeMap::new() }
+        Self { limits, taken: BTreeMap::new(), late: BTreeMap::new() }
     }
 
     /// The least urgent class for which a regular slot is free. The others are kept for those that are more urgent.
     pub fn free_for(&self) -> Option<Class> {
-        let free = self.limits.regular.saturating_sub(self.regular.len());
+        let free = self.limits.regular.saturating_sub(self.taken().0);
         // Where there are very few, the classes share them.
         let kept = |class: Class| (class as usize).min(self.limits.regular.saturating_sub(1));
         Class::ALL.into_iter().rev().find(|class| free > kept(*class))
@@ -70,28 +76,25 @@ impl<T: Clone + Ord> Slots<T> {
 
     /// Whether a target has a slot.
     pub fn has(&self, target: &T) -> bool {
-        self.regular.contains_key(target) || self.slow.contains_key(target)
+        self.taken.contains_key(target)
     }
 
-    /// Takes a slot for a target, where there is one and the target has none yet.
-    pub fn enter(&mut self, target: &T, now: Instant) -> bool {
-        self.enter_for(target, now, self.limits.patience)
+    /// Takes a slot for work on a target, where there is one and the target has none yet.
+    pub fn enter(&mut self, target: &T, now: Instant, work: W) -> bool {
+        self.enter_for(target, now, self.limits.patience, work)
     }
 
     /// The same where the target may take no longer than this in a regular slot.
-    pub fn enter_for(&mut self, target: &T, now: Instant, patience: Duration) -> bool {
-        let suspect = self.is_suspect(target);
+    pub fn enter_for(&mut self, target: &T, now: Instant, patience: Duration, work: W) -> bool {
+        let is_suspect = self.is_suspect(target);
         let is_free =
-            if suspect { self.has_slow() } else { self.regular.len() < self.limits.regular };
+            if is_suspect { self.has_slow() } else { self.taken().0 < self.limits.regular };
         if self.has(target) || !is_free {
             return false;
         }
-        if suspect {
-            self.slow.insert(target.clone(), now);
-        } else {
-            let late = now + patience;
-            self.regular.insert(target.clone(), Taken { since: now, late, look: late });
-        }
+        let late = now + patience;
+        let look = (!is_suspect).then_some(late);
+        self.taken.insert(target.clone(), Taken { since: now, late, look, work });
         true
     }
 
@@ -102,73 +105,68 @@ impl<T: Clone + Ord> Slots<T> {
 
     /// Whether there is a slot for one of those.
     pub fn has_slow(&self) -> bool {
-        self.slow.len() < self.limits.slow
+        self.taken().1 < self.limits.slow
     }
 
     /// Whether as many that do not answer are worked on as there are regular slots: more of them may come first.
     pub fn is_in_doubt(&self) -> bool {
-        self.slow.len() >= self.limits.regular
+        self.taken().1 >= self.limits.regular
     }
 
-    /// Moves those that only wait for somebody else, who serves few at a time, out of the regular slots, where there is room for
-    /// them. They are no suspects.
-    pub fn set_aside(&mut self, waits: impl Fn(&T) -> bool) {
-        let Self { limits, regular, slow, .. } = self;
-        regular.retain(|target, taken| {
-            let goes = slow.len() < limits.slow && waits(target);
-            if goes {
-                slow.insert(target.clone(), taken.since);
-            }
-            !goes
-        });
+    /// The target that is worked on for the longest time.
+    pub fn oldest(&self) -> Option<&T> {
+        self.taken.iter().min_by_key(|(_, it)| it.since).map(|(target, _)| target)
+    }
+
+    /// Moves work that only waits for somebody else, who serves few at a time, out of the regular slots, where there is room for
+    /// it. Its targets are no suspects.
+    pub fn set_aside(&mut self, waits: impl Fn(&W) -> bool) {
+        let room = self.limits.slow.saturating_sub(self.taken().1);
+        let waiting = self.taken.values_mut().filter(|it| !it.is_slow() && waits(&it.work));
+        waiting.take(room).for_each(|it| it.look = None);
     }
 
     /// Moves those that took too long out of the regular slots. Where there is no room for one, the longest of those that may go
     /// has to, and comes back from here; where none may, it stays for now.
-    pub fn make_room(&mut self, now: Instant, may_go: impl Fn(&T) -> bool) -> Vec<T> {
-        let late = self.regular.iter().filter(|(_, taken)| taken.late <= now);
-        let late: Vec<(T, Taken)> = late.map(|(it, taken)| (it.clone(), *taken)).collect();
+    pub fn make_room(&mut self, now: Instant, may_go: impl Fn(&T, &W) -> bool) -> Vec<(T, W)> {
+        let late = self.taken.iter().filter(|(_, it)| !it.is_slow() && it.late <= now);
+        let late: Vec<T> = late.map(|(target, _)| target.clone()).collect();
         let mut given_up = Vec::new();
-        for (target, taken) in late {
-            let since = taken.since;
-            if !self.has_slow() {
-                let all = self.slow.iter().chain([(&target, &since)]);
-                let longest = all.filter(|(it, _)| may_go(it)).min_by_key(|(_, since)| **since);
-                let Some(longest) = longest.map(|(it, _)| it.clone()) else {
-                    let look = now + self.limits.patience;
-                    self.regular.insert(target, Taken { look, ..taken });
+        for target in late {
+            let (has_room, patience) = (self.has_slow(), self.limits.patience);
+            let Some(taken) = self.taken.get_mut(&target) else { continue };
+            let is_hasty = taken.late < taken.since + patience;
+            taken.look = None;
+            if !has_room {
+                let slow = self.taken.iter().filter(|(_, it)| it.is_slow());
+                let slow = slow.filter(|(target, it)| may_go(target, &it.work));
+                let longest = slow.min_by_key(|(it, taken)| (taken.since, **it == target));
+                let longest = longest.map(|(it, _)| it.clone());
+                let Some((it, gone)) = longest.and_then(|it| self.taken.remove_entry(&it)) else {
+                    if let Some(stays) = self.taken.get_mut(&target) {
+                        stays.look = Some(now + patience);
+                    }
                     continue;
                 };
-                self.slow.remove(&longest);
-                given_up.push(longest);
+                given_up.push((it, gone.work));
             }
-            self.regular.remove(&target);
-            if given_up.last() != Some(&target) {
-                self.slow.insert(target.clone(), since);
-            }
-            let hasty = taken.late < since + self.limits.patience;
-            let doubt = if hasty && !self.late.contains_key(&target) {
-                Doubt::Slight
-            } else {
-                Doubt::Grave
-            };
-            self.late.insert(target, doubt);
+            let is_slight = is_hasty && !self.late.contains_key(&target);
+            self.late.insert(target, if is_slight { Doubt::Slight } else { Doubt::Grave });
         }
         given_up
     }
 
     /// When [`Slots::make_room`] has something to do next.
     pub fn next_at(&self) -> Option<Instant> {
-        self.regular.values().map(|taken| taken.look).min()
+        self.taken.values().filter_map(|it| it.look).min()
     }
 
     /// The work for a target has ended. `answered`: the target took part in that, so it is not slow any more.
-    pub fn leave(&mut self, target: &T, answered: bool) {
-        self.regular.remove(target);
-        self.slow.remove(target);
+    pub fn leave(&mut self, target: &T, answered: bool) -> Option<W> {
         if answered {
             self.late.remove(target);
         }
+        self.taken.remove(target).map(|it| it.work)
     }
 
     /// The target does not exist any more.
@@ -178,7 +176,8 @@ impl<T: Clone + Ord> Slots<T> {
 
     /// How many have a regular slot, and how many a slow one.
     pub fn taken(&self) -> (usize, usize) {
-        (self.regular.len(), self.slow.len())
+        let slow = self.taken.values().filter(|it| it.is_slow()).count();
+        (self.taken.len() - slow, slow)
     }
 }
 
