@@ -121,11 +121,6 @@ impl Metrics {
         let all = [self.master.desc(), self.undecodable.desc(), self.requests.desc()];
         all.into_iter().flatten().cloned().collect()
     }
-
-    pub(crate) fn working(&self) -> Working {
-        self.active.inc();
-        Working(self.active.clone())
-    }
 }
 
 /// Registers a metric and gives it back, to be counted with.
@@ -156,15 +151,6 @@ impl<C: Collector, F: Fn(&[C]) + Send + Sync> Collector for SetWhenAsked<C, F> {
     fn collect(&self) -> Vec<MetricFamily> {
         (self.set)(&self.gauges);
         self.gauges.iter().flat_map(Collector::collect).collect()
-    }
-}
-
-/// Counts a reconcile as under way until it is dropped, however it ends.
-pub(crate) struct Working(IntGauge);
-
-impl Drop for Working {
-    fn drop(&mut self) {
-        self.0.dec();
     }
 }
 

@@ -243,6 +243,7 @@ pub async fn run<C: Controller>(
         while let Some(pass) = engine.next(deadline) {
             passes.push(pass);
         }
+        kit.metrics.active.set(i64::try_from(passes.len()).unwrap_or(i64::MAX));
         let due = engine.next_at().map(|at| tokio::time::sleep_until(at.into()));
         let due = OptionFuture::from(due);
         tokio::select! {
@@ -379,7 +380,6 @@ impl<'a, C: Controller> Engine<'a, C> {
             if !kit.may_act() {
                 return (key, cell, End::NotActing);
             }
-            let _working = kit.metrics.working();
             let start = Instant::now();
             let (outbox, decisions) = (&outbox, &decisions);
             let mut look = Look { controller, outbox, decisions, key: &key, cell: &mut cell };
