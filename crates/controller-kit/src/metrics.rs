@@ -1,7 +1,6 @@
 //! Metrics under the names that controller-runtime made known, so that ready-made dashboards work.
 //!
-//! There is no `workqueue_*`: the scheduler below does not show its queue, and a number made up
-//! is worse than none.
+//! There is no `workqueue_*`: the engine counts what waits by its reason, and how late a look begins where that is promised.
 
 use std::task::{Context, Poll};
 
@@ -44,8 +43,10 @@ impl Metrics {
     /// a series that appears late misses its first step.
     pub fn new(controller: &str) -> Result<Self, prometheus::Error> {
         let registry = Registry::new();
-        let own =
-            |name: &str, help: &str| Opts::new(name, help).const_label("controller", controller);
+        let own = |name: &str, help: &str| {
+            let name = format!("controller_runtime_{name}");
+            Opts::new(name, help).const_label("controller", controller)
+        };
         let counters =
             |opts: Opts, labels: &[&str]| register(&registry, IntCounterVec::new(opts, labels)?);
         let gauges = |name: &str, help: &str, labels: &[&str]| {
@@ -53,48 +54,25 @@ impl Metrics {
         };
         let counter = |opts: Opts| register(&registry, IntCounter::with_opts(opts)?);
         let gauge = |opts: Opts| register(&registry, IntGauge::with_opts(opts)?);
-        let seconds = own("controller_runtime_reconcile_time_seconds", "Time of a reconcile");
-        let seconds = HistogramOpts::from(seconds).buckets(SECONDS.to_vec());
+        let seconds = HistogramOpts::from(own("reconcile_time_seconds", "Time of a reconcile"));
+        let timeouts = "Reconciles that were given up at their deadline";
+        let leads = "1 while this process holds the lease";
+        let undecodable = "Objects that are left out because they cannot be decoded";
+        let ready = "1 while `/readyz` says that this process is ready";
+        let requests = "Requests to the API server by answer; code is <error> when there was none";
+        let requests = Opts::new("rest_client_requests_total", requests);
+        let most_active = own("max_concurrent_reconciles", "Most reconciles at the same time");
         let metrics = Self {
-            reconciles: counters(
-                own("controller_runtime_reconcile_total", "Reconciles by result"),
-                &["result"],
-            )?,
-            errors: counter(own(
-                "controller_runtime_reconcile_errors_total",
-                "Reconciles that failed",
-            ))?,
-            timeouts: counter(own(
-                "controller_runtime_reconcile_timeouts_total",
-                "Reconciles that were given up at their deadline",
-            ))?,
-            seconds: register(&registry, Histogram::with_opts(seconds)?)?,
-            active: gauge(own("controller_runtime_active_workers", "Reconciles under way"))?,
-            most_active: gauge(own(
-                "controller_runtime_max_concurrent_reconciles",
-                "Most reconciles at the same time",
-            ))?,
-            master: gauges(
-                "leader_election_master_status",
-                "1 while this process holds the lease",
-                &["name"],
-            )?,
-            undecodable: gauges(
-                "ferrite_undecodable_objects",
-                "Objects that are left out because they cannot be decoded",
-                &["kind"],
-            )?,
-            ready: gauge(Opts::new(
-                "ferrite_ready",
-                "1 while `/readyz` says that this process is ready",
-            ))?,
-            requests: counters(
-                Opts::new(
-                    "rest_client_requests_total",
-                    "Requests to the API server by answer; code is <error> when there was none",
-                ),
-                &["code", "method"],
-            )?,
+            reconciles: counters(own("reconcile_total", "Reconciles by result"), &["result"])?,
+            errors: counter(own("reconcile_errors_total", "Reconciles that failed"))?,
+            timeouts: counter(own("reconcile_timeouts_total", timeouts))?,
+            seconds: register(&registry, Histogram::with_opts(seconds.buckets(SECONDS.to_vec()))?)?,
+            active: gauge(own("active_workers", "Reconciles under way"))?,
+            most_active: gauge(most_active)?,
+            master: gauges("leader_election_master_status", leads, &["name"])?,
+            undecodable: gauges("ferrite_undecodable_objects", undecodable, &["kind"])?,
+            ready: gauge(Opts::new("ferrite_ready", ready))?,
+            requests: counters(requests, &["code", "method"])?,
             registry: registry.clone(),
         };
         for result in ["success", "requeue_after", "error"] {
