@@ -17,8 +17,8 @@ struct Known {
     settled: Option<u64>,
     /// The latest version that the watch has told of, while a pass is under way or its write is waited for.
     seen: Option<u64>,
-    /// What was asked for since the pass that is under way began.
-    meanwhile: Option<Meanwhile>,
+    /// Since a pass began somebody wants a look whatever the version is.
+    other: bool,
 }
 
 /// What follows from the end of a pass.
@@ -28,15 +28,6 @@ pub struct Ended {
     pub answered: bool,
     /// The cache does not show yet what was written.
     pub stale: bool,
-}
-
-/// What was asked for while a key is worked on.
-#[derive(Clone, Copy, Debug, Default)]
-struct Meanwhile {
-    /// The latest version that the watch has told of.
-    latest: Option<u64>,
-    /// Somebody wants a look whatever the version is.
-    other: bool,
 }
 
 impl<K> Default for Fresh<K> {
@@ -49,35 +40,29 @@ impl<K: Clone + Ord> Fresh<K> {
     /// The watch tells of a version of the key's object. Says whether it is to be looked at.
     pub fn is_news(&mut self, key: &K, version: &str) -> bool {
         let Some(known) = self.0.get_mut(key) else { return true };
-        let version = version.parse().ok();
-        known.seen = known.seen.max(version);
-        let settled = version.is_some_and(|it| known.settled.is_some_and(|settled| it <= settled));
-        if let (false, Some(meanwhile)) = (settled, &mut known.meanwhile) {
-            match version {
-                Some(version) => meanwhile.latest = meanwhile.latest.max(Some(version)),
-                None => meanwhile.other = true,
-            }
-        }
-        !settled
+        let Ok(version) = version.parse() else {
+            known.other = true;
+            return true;
+        };
+        known.seen = known.seen.max(Some(version));
+        known.settled.is_none_or(|settled| version > settled)
     }
 
     /// Somebody wants a look for another reason.
     pub fn asked(&mut self, key: &K) {
-        if let Some(meanwhile) = self.0.get_mut(key).and_then(|known| known.meanwhile.as_mut()) {
-            meanwhile.other = true;
+        if let Some(known) = self.0.get_mut(key) {
+            known.other = true;
         }
     }
 
     /// A pass begins.
     pub fn begins(&mut self, key: &K) {
-        let known = self.0.entry(key.clone()).or_default();
-        known.meanwhile = Some(Meanwhile::default());
+        self.0.entry(key.clone()).or_default().other = false;
     }
 
     /// It has ended with a decision on this version of the object, or after writing it.
     pub fn ended(&mut self, key: &K, version: Option<&str>, wrote: bool) -> Ended {
         let Some(known) = self.0.get_mut(key) else { return Ended::default() };
-        let meanwhile = known.meanwhile.take().unwrap_or_default();
         let Some(settled) = version.and_then(|it| it.parse().ok()) else {
             if known.settled.is_none() {
                 self.0.remove(key);
@@ -86,7 +71,7 @@ impl<K: Clone + Ord> Fresh<K> {
         };
         known.settled = known.settled.max(Some(settled));
         Ended {
-            answered: !meanwhile.other && meanwhile.latest <= Some(settled),
+            answered: !known.other && known.seen <= Some(settled),
             stale: wrote && known.seen < Some(settled),
         }
     }
