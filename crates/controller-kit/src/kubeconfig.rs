@@ -87,28 +87,12 @@ fn names_a_proxy(kubeconfig: &Kubeconfig) -> bool {
     clusters.any(|it| it.proxy_url.as_ref().is_some_and(|it| !it.is_empty()))
 }
 
-/// A client from a secret that Cluster API keeps for a workload cluster. A connection, and each answer, has `patience`.
+/// A client from a secret that Cluster API keeps for a workload cluster. A connection has `patience`; each answer has `answer`, or
+/// as long as it likes where somebody also watches: a watch is an answer that goes on.
 ///
 /// Whoever may write secrets in a namespace decides where it connects to. So a kubeconfig that would run a program or read
 /// a file of this pod is refused, and of what is wrong nothing is repeated: it is a secret.
 pub async fn client(
-    controller: &str,
-    secret: &Secret,
-    patience: Duration,
-) -> Result<Client, String> {
-    made(controller, secret, patience, Some(patience)).await
-}
-
-/// The same for who also watches: a watch is an answer that goes on. Whoever waits for another answer bounds that himself.
-pub async fn watching_client(
-    controller: &str,
-    secret: &Secret,
-    patience: Duration,
-) -> Result<Client, String> {
-    made(controller, secret, patience, None).await
-}
-
-async fn made(
     controller: &str,
     secret: &Secret,
     patience: Duration,
@@ -208,7 +192,8 @@ mod tests {
         let mut secret: Secret = serde_json::from_value(secret).unwrap();
         let value = k8s_openapi::ByteString(text.as_bytes().to_vec());
         secret.data = Some([("value".to_owned(), value)].into());
-        client("sample", &secret, Duration::from_secs(1)).await
+        let second = Duration::from_secs(1);
+        client("sample", &secret, second, Some(second)).await
     }
 
     const SERVER: &str = "{server: \"https://127.0.0.1:1\"}";

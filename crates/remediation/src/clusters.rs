@@ -144,7 +144,7 @@ impl Clusters {
             .map_err(|error| {
                 format!("the secret {secret_name} cannot be read: {}", api_error::explain(&error))
             })?;
-        let client = kubeconfig::watching_client(NAME, &secret, PATIENCE).await?;
+        let client = kubeconfig::client(NAME, &secret, PATIENCE, None).await?;
         let now = Some(Instant::now());
         self.with(cluster, |it| (it.client, it.read, it.used) = (Some(client.clone()), now, now));
         Ok(client)

@@ -79,7 +79,8 @@ impl Scope<'_> {
         let secret = self.secrets().get(&name).await.map_err(|error| {
             format!("the secret {name} cannot be read: {}", api_error::explain(&error))
         })?;
-        kubeconfig::client(self.context.kit.config.controller, &secret, PATIENCE).await
+        let name = self.context.kit.config.controller;
+        kubeconfig::client(name, &secret, PATIENCE, Some(PATIENCE)).await
     }
 }
 
