@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::api_error;
 use crate::check::{self, Check};
-use crate::config::{CheckOutput, Command, GitOps, Mistakes, Settings};
+use crate::config::{CheckOutput, Command, Mistakes, Settings};
 use crate::connection::{self, Connections};
 use crate::crd::{self, Needed, gitops, keep};
 use crate::kit::Kit;
@@ -71,16 +71,11 @@ pub fn main(
         Err(error) => return fail(&format!("Cannot start: {error}")),
     };
     let outcome = runtime.block_on(async {
-        match command {
-            Command::Run | Command::Crds => {
-                telemetry::init(&config);
-                run(config, needs, work).await
-            }
-            Command::Check { output } => check_all(&config, needs, output).await,
-            Command::ExtendCrd { keep: true, .. } => keep_extended(&config, &needs).await,
-            Command::ExtendCrd { print: Some(tool), .. } => print_for(&config, &needs, tool).await,
-            Command::ExtendCrd { dry_run, .. } => extend(&config, &needs, dry_run).await,
+        if command == Command::Run {
+            telemetry::init(&config);
+            return run(config, needs, work).await;
         }
+        once(command, &config, needs).await
     });
     // Whatever still runs is abandoned: every write stands on its own precondition.
     runtime.shutdown_background();
@@ -165,43 +160,41 @@ pub async fn start(
     result.map(|()| ExitCode::SUCCESS)
 }
 
-async fn check_all(config: &Settings, needs: Needs, output: CheckOutput) -> Result<ExitCode, String> {
+/// Does what needs no controller that runs.
+async fn once(command: Command, config: &Settings, needs: Needs) -> Result<ExitCode, String> {
     let client = connect(config).await?.build();
-    let rules = (needs.rules, &needs.switches[..]);
-    let rows = check::run(&client, config, &needs.fields, rules, needs.checks).await;
-    match output {
-        CheckOutput::Table => print!("{}", check::table(&rows)),
-        CheckOutput::Json => println!("{}", check::json(config.controller, &rows)),
+    let fields = &needs.fields;
+    match command {
+        Command::Check { output } => {
+            let rules = (needs.rules, &needs.switches[..]);
+            let rows = check::run(&client, config, fields, rules, needs.checks).await;
+            match output {
+                CheckOutput::Table => print!("{}", check::table(&rows)),
+                CheckOutput::Json => println!("{}", check::json(config.controller, &rows)),
+            }
+            if rows.iter().any(|row| row.result.is_err()) {
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+        Command::ExtendCrd { keep: true, .. } => {
+            let shutdown = Shutdown::on_signals()?;
+            tokio::select! {
+                never = keep::fields(&client, fields) => match never {},
+                () = shutdown.requested() => {}
+            }
+        }
+        Command::ExtendCrd { print: Some(tool), .. } => {
+            print!("{}", in_time(gitops::print(&client, fields, tool)).await?);
+        }
+        Command::ExtendCrd { dry_run, .. } => {
+            let lines = in_time(crd::extend(&client, fields, dry_run)).await?;
+            if lines.is_empty() {
+                println!("{} needs no field that CRDs of others lack", config.controller);
+            }
+            lines.iter().for_each(|line| println!("{line}"));
+        }
+        Command::Run | Command::Crds => {}
     }
-    let is_fine = rows.iter().all(|row| row.result.is_ok());
-    Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-async fn extend(config: &Settings, needs: &Needs, dry_run: bool) -> Result<ExitCode, String> {
-    let client = connect(config).await?.build();
-    let lines = in_time(crd::extend(&client, &needs.fields, dry_run)).await?;
-    if lines.is_empty() {
-        println!("{} needs no field that CRDs of others lack", config.controller);
-    }
-    for line in lines {
-        println!("{line}");
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Adds the fields, again whenever somebody takes them away, until the process is asked to end.
-async fn keep_extended(config: &Settings, needs: &Needs) -> Result<ExitCode, String> {
-    let (shutdown, client) = (Shutdown::on_signals()?, connect(config).await?.build());
-    tokio::select! {
-        never = keep::fields(&client, &needs.fields) => match never {},
-        () = shutdown.requested() => Ok(ExitCode::SUCCESS),
-    }
-}
-
-async fn print_for(config: &Settings, needs: &Needs, tool: GitOps) -> Result<ExitCode, String> {
-    let client = connect(config).await?.build();
-    let printing = gitops::print(&client, &needs.fields, tool);
-    print!("{}", in_time(printing).await?);
     Ok(ExitCode::SUCCESS)
 }
 
