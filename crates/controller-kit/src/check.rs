@@ -86,17 +86,12 @@ impl RoleRule {
 /// A check of the controller's own, which makes one row.
 pub struct Check {
     subject: String,
-    asks: Asks,
+    /// Is given the client if the API server answers.
+    ask: Box<dyn FnOnce(Option<Client>) -> Finding + Send>,
 }
 
 /// The result of a check, as in a row.
 type Finding = Pin<Box<dyn Future<Output = Result<String, String>> + Send>>;
-
-/// The neighbour that a check asks.
-enum Asks {
-    ApiServer(Box<dyn FnOnce(Client) -> Finding + Send>),
-    Others(Finding),
-}
 
 impl Check {
     /// One that asks the API server. It is left out where that does not answer.
@@ -104,8 +99,13 @@ impl Check {
     where
         F: Future<Output = Result<String, String>> + Send + 'static,
     {
-        let asks = Asks::ApiServer(Box::new(|client| Box::pin(ask(client))));
-        Self { subject: subject.to_owned(), asks }
+        let ask = |client: Option<Client>| -> Finding {
+            match client {
+                Some(client) => Box::pin(ask(client)),
+                None => Box::pin(std::future::ready(Err(UNCHECKED.to_owned()))),
+            }
+        };
+        Self { subject: subject.to_owned(), ask: Box::new(ask) }
     }
 
     /// One that asks another neighbour, or nobody.
@@ -113,17 +113,11 @@ impl Check {
         subject: &str,
         found: impl Future<Output = Result<String, String>> + Send + 'static,
     ) -> Self {
-        Self { subject: subject.to_owned(), asks: Asks::Others(Box::pin(found)) }
+        Self { subject: subject.to_owned(), ask: Box::new(|_| Box::pin(found)) }
     }
 
-    /// Its row, with the client if the API server answers.
-    async fn row(self, client: Option<&Client>, patience: Duration) -> Row {
-        let found: Finding = match (self.asks, client) {
-            (Asks::ApiServer(ask), Some(client)) => ask(client.clone()),
-            (Asks::ApiServer(_), None) => Box::pin(std::future::ready(Err(UNCHECKED.to_owned()))),
-            (Asks::Others(found), _) => found,
-        };
-        let result = tokio::time::timeout(patience, found).await;
+    async fn row(self, client: Option<Client>, patience: Duration) -> Row {
+        let result = tokio::time::timeout(patience, (self.ask)(client)).await;
         Row { subject: self.subject, result: result.unwrap_or_else(|_| Err(silence(patience))) }
     }
 }
@@ -162,7 +156,7 @@ pub async fn run(
         rows.extend(found.into_iter().map(|result| Row { subject: "CRDs".to_owned(), result }));
     }
     for check in own {
-        rows.push(check.row(answers.then_some(client), OWN_PATIENCE).await);
+        rows.push(check.row(answers.then(|| client.clone()), OWN_PATIENCE).await);
     }
     rows
 }
@@ -313,7 +307,7 @@ mod tests {
         for check in
             [Check::of_api_server("own", |_| pending()), Check::of_others("own", pending())]
         {
-            let row = check.row(Some(&client), Duration::ZERO).await;
+            let row = check.row(Some(client.clone()), Duration::ZERO).await;
             assert_eq!(row.result, Err("no answer within 0 s".to_owned()));
         }
     }
