@@ -25,7 +25,6 @@ pub fn class(error: &kube::Error) -> Class {
         kube::Error::Api(status) if is_of_admission(&status.message) => Class::Invalid,
         kube::Error::Api(status) => match status.code {
             404 | 409 | 410 | 412 => Class::Conflict,
-            429 => Class::Throttled,
             // Refused by validation: the same request fails again.
             400 | 405 | 413 | 415 | 422 => Class::Invalid,
             _ => Class::Transient,

@@ -12,9 +12,7 @@ pub enum Class {
     Invalid,
     /// Somebody else wrote first, or something vanished or is not there yet: look again.
     Conflict,
-    /// We were asked to slow down.
-    Throttled,
-    /// It may well work later.
+    /// It may well work later, as where we were asked to slow down.
     Transient,
     /// The same, but somebody waits for it: never longer than half a minute.
     Urgent,
@@ -33,7 +31,7 @@ impl Class {
     #[must_use]
     pub fn urgent(self) -> Self {
         match self {
-            Self::Transient | Self::Throttled | Self::Invalid => Self::Urgent,
+            Self::Transient | Self::Invalid => Self::Urgent,
             class => class,
         }
     }
@@ -52,7 +50,7 @@ pub fn retry(class: Class, failures: u32, unit: f64) -> Option<Duration> {
             let full = FIRST.saturating_mul(1 << doublings).min(LONGEST_URGENT);
             Some(full.mul_f64(half_by_chance))
         }
-        Class::Throttled | Class::Transient | Class::Urgent => {
+        Class::Transient | Class::Urgent => {
             let doublings = failures.saturating_sub(1).min(16);
             let longest = if class == Class::Urgent { LONGEST_URGENT } else { LONGEST };
             let full = FIRST.saturating_mul(1 << doublings).min(longest);
@@ -96,8 +94,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Class; 5] =
-        [Class::Invalid, Class::Conflict, Class::Throttled, Class::Transient, Class::Urgent];
+    const ALL: [Class; 4] = [Class::Invalid, Class::Conflict, Class::Transient, Class::Urgent];
 
     #[test]
     fn what_is_not_tried_again_is_not_counted() {
