@@ -144,15 +144,13 @@ pub async fn run(
     let answers = rows[0].result.is_ok();
     if answers {
         rows.extend(permitted(client, config, rules).await);
-        let found = match within(crd::check(client, needed, config.controller)).await {
-            Ok((unmet, without)) if unmet.is_empty() && without.is_empty() => {
-                vec![Ok("all fields are there".to_owned())]
-            }
-            Ok((unmet, without)) => {
-                unmet.into_iter().map(Err).chain(without.into_iter().map(Ok)).collect()
-            }
-            Err(why) => vec![Err(format!("{why}; allow get on customresourcedefinitions"))],
-        };
+        let found = within(crd::check(client, needed, config.controller)).await;
+        let mut found = found.unwrap_or_else(|why| {
+            vec![Err(format!("{why}; allow get on customresourcedefinitions"))]
+        });
+        if found.is_empty() {
+            found.push(Ok("all fields are there".to_owned()));
+        }
         rows.extend(found.into_iter().map(|result| Row { subject: "CRDs".to_owned(), result }));
     }
     for check in own {

@@ -6,9 +6,11 @@ pub mod gitops;
 pub mod keep;
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::fmt::Write as _;
 
 use futures_util::StreamExt as _;
+use futures_util::future::join_all;
 use futures_util::stream::BoxStream;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -198,31 +200,33 @@ fn missing(crd: &Value, needed: &Needed) -> String {
     format!("field {field} is missing in CRD {} version {version}", needed.crd)
 }
 
-/// One look at all CRDs: one sentence for each need that is not met, and one for each that need not be.
+/// One look at all CRDs: one sentence for each need that is not met, as an error, and for each that need not be.
 pub async fn check(
     client: &Client,
     needed: &[Needed],
     controller: &str,
-) -> Result<(Vec<String>, Vec<String>), kube::Error> {
-    let (mut unmet, mut without) = (Vec::new(), Vec::new());
+) -> kube::Result<Vec<Result<String, String>>> {
+    let mut told = Vec::new();
     for (name, needed) in by_crd(needed) {
         let crd = api_error::unless_gone(api(client).get(name).await)?.map(|crd| crd.data);
-        for needed in needed {
-            match judge(crd.as_ref(), needed, controller) {
-                Ok(spared) => without.extend(spared),
-                Err(lacking) => unmet.push(lacking),
-            }
-        }
+        let judged = needed.iter().map(|it| judge(crd.as_ref(), it, controller));
+        told.extend(judged.filter_map(Result::transpose));
     }
-    Ok((unmet, without))
+    Ok(told)
 }
 
 /// Keeps one readiness condition per CRD true to what is installed, for as long as it is polled, which never ends.
 /// While one fails nothing acts.
-pub async fn keep_checking(kit: &Kit, needed: &[Needed]) -> std::convert::Infallible {
-    let each =
-        by_crd(needed).into_iter().map(|(name, needed)| keep_checking_one(kit, name, needed));
-    futures_util::future::join_all(each).await;
+pub async fn keep_checking(kit: &Kit, needed: &[Needed]) -> Infallible {
+    for_each(by_crd(needed), |name, needed| keep_checking_one(kit, name, needed)).await
+}
+
+/// Goes on for each CRD with what is needed of it, for as long as it is polled.
+async fn for_each<'a, F: Future<Output = ()>>(
+    needed: BTreeMap<&'static str, Vec<&'a Needed>>,
+    go_on: impl Fn(&'static str, Vec<&'a Needed>) -> F,
+) -> Infallible {
+    join_all(needed.into_iter().map(|(name, needed)| go_on(name, needed))).await;
     std::future::pending().await
 }
 

@@ -67,10 +67,12 @@ async fn crds(asking: &Asking, it: &Installed, known: &Known) -> Result<Vec<Find
     let needed = (known.needed)();
     let answer = asking.ask(async |client| crd::check(&client, &needed, known.name).await).await?;
     Ok(match answer {
-        Answer::Here((unmet, spared)) => {
-            let unmet = unmet.into_iter().map(|why| it.finding(Weight::Wrong, text::whole(&why)));
-            let spared = spared.into_iter().map(|why| it.finding(Weight::Note, text::whole(&why)));
-            unmet.chain(spared).collect()
+        Answer::Here(told) => {
+            let finding = |told: &Result<String, String>| match told {
+                Err(unmet) => it.finding(Weight::Wrong, text::whole(unmet)),
+                Ok(spared) => it.finding(Weight::Note, text::whole(spared)),
+            };
+            told.iter().map(finding).collect()
         }
         Answer::Forbidden => {
             let right = right::<CustomResourceDefinition>("get", &(), None);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use kube::Client;
 
-use super::{Needed, extend_one, watch};
+use super::{Needed, extend_one, for_each, watch};
 use crate::api_error;
 
 /// Between two tries after a refusal.
@@ -17,10 +17,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// Adds what is missing whenever it is missing. Never ends.
 pub async fn fields(client: &Client, needed: &[Needed]) -> Infallible {
-    let each = super::fields(needed).into_iter();
-    let each = each.map(|(name, needed)| fields_of(client, name, needed));
-    futures_util::future::join_all(each).await;
-    std::future::pending().await
+    for_each(super::fields(needed), |name, needed| fields_of(client, name, needed)).await
 }
 
 async fn fields_of(client: &Client, name: &str, needed: Vec<&Needed>) {
