@@ -89,6 +89,17 @@ pub fn unless_superseded<T>(written: kube::Result<T>) -> kube::Result<Option<T>>
     }
 }
 
+/// What a request brought, if that came in time; else why not, in one line.
+pub async fn within<T>(
+    patience: Duration,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, String> {
+    match tokio::time::timeout(patience, request).await {
+        Ok(answer) => answer.map_err(|error| explain(&error)),
+        Err(_) => Err("the API server did not answer in time".to_owned()),
+    }
+}
+
 /// The error in one line, without the structures around it.
 pub fn explain(error: &kube::Error) -> String {
     match error {

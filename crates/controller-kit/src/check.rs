@@ -12,7 +12,7 @@ use kube::api::{Api, PostParams};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::api_error;
+use crate::api_error::{PATIENCE, within};
 use crate::config::Settings;
 use crate::crd::{self, Needed};
 
@@ -118,11 +118,11 @@ impl Check {
 
     async fn row(self, client: Option<Client>, patience: Duration) -> Row {
         let result = tokio::time::timeout(patience, (self.ask)(client)).await;
-        Row { subject: self.subject, result: result.unwrap_or_else(|_| Err(silence(patience))) }
+        let silence = |_| Err(format!("no answer within {} s", patience.as_secs()));
+        Row { subject: self.subject, result: result.unwrap_or_else(silence) }
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a check of the controller's own may take: longer than two requests to a neighbour by default, whose errors say more.
 const OWN_PATIENCE: Duration = Duration::from_secs(90);
 /// The result of a check that was left out.
@@ -136,7 +136,7 @@ pub async fn run(
     rules: (&str, &[&str]),
     own: Vec<Check>,
 ) -> Vec<Row> {
-    let result = match within(client.apiserver_version()).await {
+    let result = match within(PATIENCE, client.apiserver_version()).await {
         Ok(version) => Ok(version.git_version),
         Err(why) => Err(format!("{why}; check the kubeconfig, the network and the certificate")),
     };
@@ -144,7 +144,7 @@ pub async fn run(
     let answers = rows[0].result.is_ok();
     if answers {
         rows.extend(permitted(client, config, rules).await);
-        let found = within(crd::check(client, needed, config.controller)).await;
+        let found = within(PATIENCE, crd::check(client, needed, config.controller)).await;
         let mut found = found.unwrap_or_else(|why| {
             vec![Err(format!("{why}; allow get on customresourcedefinitions"))]
         });
@@ -230,7 +230,7 @@ async fn allowed(
         let spec = ReviewSpec { resource_attributes: Some(attributes), ..ReviewSpec::default() };
         let review = Review { spec, ..Review::default() };
         let reviews = Api::<Review>::all(client.clone());
-        match within(reviews.create(&PostParams::default(), &review)).await {
+        match within(PATIENCE, reviews.create(&PostParams::default(), &review)).await {
             Ok(answer) if answer.status.as_ref().is_some_and(|status| status.allowed) => {}
             Ok(_) => denied.push(name.map_or(verb.clone(), |name| format!("{verb} {name}"))),
             Err(why) => denied.push(format!("{verb} ({why})")),
@@ -246,17 +246,6 @@ async fn allowed(
         Err(format!("not allowed in {place}: {denied}; add it to the role of this account ({why})"))
     };
     Row { subject: format!("permission on {resource}{group}"), result }
-}
-
-async fn within<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, String> {
-    match tokio::time::timeout(PATIENCE, request).await {
-        Ok(answer) => answer.map_err(|error| api_error::explain(&error)),
-        Err(_) => Err(silence(PATIENCE)),
-    }
-}
-
-fn silence(patience: Duration) -> String {
-    format!("no answer within {} s", patience.as_secs())
 }
 
 /// The table as text.

@@ -20,12 +20,11 @@ use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use crate::api_error;
+use crate::api_error::{PATIENCE, within};
 use crate::shared::Shared;
 
 /// What the API server accepts as a note.
 const NOTE_BYTES: usize = 1024;
-const PATIENCE: Duration = Duration::from_secs(5);
 /// For how long after it was last said an event is a repetition.
 const REPEATED: Duration = Duration::from_secs(6 * 60);
 /// So much of an object's name begins the name of its events: a dot and the time in hexadecimal digits are added, and no name
@@ -102,13 +101,10 @@ impl Events {
 
     /// Tells people of an event on an object.
     pub async fn tell(&self, object: &ObjectReference, event: &Event) {
-        let why = match tokio::time::timeout(PATIENCE, self.publish(object, event)).await {
-            Ok(Ok(())) => return,
-            Ok(Err(error)) => api_error::explain(&error),
-            Err(_) => "the API server did not answer in time".to_owned(),
-        };
         let (name, reason) = (&object.name, &*event.reason);
-        tracing::warn!(object.name = name, reason, error = why, "Could not publish event");
+        if let Err(error) = within(PATIENCE, self.publish(object, event)).await {
+            tracing::warn!(object.name = name, reason, error, "Could not publish event");
+        }
     }
 
     async fn publish(&self, object: &ObjectReference, event: &Event) -> Result<(), kube::Error> {

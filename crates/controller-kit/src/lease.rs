@@ -376,15 +376,11 @@ impl Keeper<'_> {
         }
         // From here on nothing may act, whatever becomes of the request.
         self.kit.leadership.set(None);
-        let error = match tokio::time::timeout_at(until, self.free()).await {
-            Ok(Ok(())) => {
-                tracing::info!(lease.name = self.settings.lease_name, "Released the lease");
-                return;
-            }
-            Ok(Err(error)) => api_error::explain(&error),
-            Err(_) => "the API server did not answer in time".to_owned(),
-        };
-        tracing::warn!(error, "Could not release the lease");
+        let left = until.saturating_duration_since(Instant::now());
+        match api_error::within(left, self.free()).await {
+            Ok(()) => tracing::info!(lease.name = self.settings.lease_name, "Released the lease"),
+            Err(error) => tracing::warn!(error, "Could not release the lease"),
+        }
     }
 
     /// One write, as every request costs time that somebody waits for.
