@@ -5,15 +5,14 @@ use std::time::Duration;
 
 use kube::Client;
 
-use crate::{Kit, api_error};
+use crate::Kit;
+use crate::api_error::{self, PATIENCE};
 
 /// How often it is looked whether something else is served now.
 pub const AGAIN: Duration = Duration::from_secs(60);
 const CONDITION: &str = "api";
-/// All questions together.
-const PATIENCE: Duration = Duration::from_secs(10);
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Between two looks at an API server that lacks something: a few small requests for each.
+const LACK_PAUSE: Duration = Duration::from_secs(1);
 
 /// The names of the resources that a version of a group has, or why that is not known.
 pub type Answer = Result<Vec<String>, String>;
@@ -24,7 +23,6 @@ pub type Found<V> = (V, Vec<String>);
 /// Asks until `find` has everything that is needed. The process is not ready before, and says what is missing.
 pub async fn wait<S, F: Future<Output = Result<S, String>>>(kit: &Kit, find: impl Fn() -> F) -> S {
     kit.readiness.require(CONDITION, "the API server was not asked yet what it serves");
-    let mut pause = FIRST_PAUSE;
     loop {
         match within_patience(find()).await {
             Ok(served) => {
@@ -33,8 +31,7 @@ pub async fn wait<S, F: Future<Output = Result<S, String>>>(kit: &Kit, find: imp
             }
             Err(lacking) => kit.readiness.not_ready(CONDITION, &lacking),
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        tokio::time::sleep(LACK_PAUSE).await;
     }
 }
 
@@ -59,7 +56,7 @@ fn news<S: Display + PartialEq>(before: &S, now: Result<S, String>) -> Option<St
     ))
 }
 
-/// What comes of a look, if it comes in time.
+/// What comes of a look, all questions of it together, if it comes in time.
 pub async fn within_patience<S>(
     look: impl Future<Output = Result<S, String>>,
 ) -> Result<S, String> {
