@@ -33,10 +33,7 @@ const HOSTS_SHOWN_EVERY: Duration = Duration::from_secs(10);
 pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     let metrics = Metrics::new(&kit.metrics.registry)
         .map_err(|error| format!("Cannot set up metrics: {error}"))?;
-    let served = tokio::select! {
-        served = served::wait(&kit) => served,
-        () = kit.shutdown.requested() => return Ok(()),
-    };
+    let served = served::wait(&kit).await;
     tracing::info!(%served, "Found what the API server serves");
     let (core, infrastructure) = (served.core, served.infrastructure);
     let config = watcher::Config::default();

@@ -43,10 +43,7 @@ const SHOWN_EVERY: Duration = Duration::from_secs(2);
 pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     let metrics = Metrics::new(&kit.metrics.registry)
         .map_err(|error| format!("Cannot set up metrics: {error}"))?;
-    let served = tokio::select! {
-        served = served::wait(&kit, policy.upstream_group) => served,
-        () = kit.shutdown.requested() => return Ok(()),
-    };
+    let served = served::wait(&kit, policy.upstream_group).await;
     tracing::info!(?served, "Found what the API server serves");
     if policy.upstream_group && served.upstream.is_none() {
         tracing::warn!("{}", served::NOTHING);
