@@ -8,7 +8,7 @@ use controller_kit::engine::Next;
 use ironic::Power;
 use k8s_openapi::jiff::{Timestamp, ToSpan as _};
 
-use crate::model::{Host, Node, NodeSeen, OFF_CONFIRM_DELAY, Observed, OffProof, Pause, Target};
+use crate::model::{Host, Node, NodeSeen, OFF_CONFIRM_DELAY, Observed, OffProof, Pause};
 use crate::reason::Reason;
 use crate::record::{Doubt, RebootProgress, Soft};
 use crate::requests::{NOTHING_ASKED, Requests};
@@ -294,7 +294,7 @@ impl<'a> Case<'a> {
     pub(crate) fn may_be_coming_on(&self) -> bool {
         let Some(node) = self.node().filter(|_| self.is_held()) else { return false };
         match (node.target, node.power) {
-            (Some(Target::On), power) => power != Power::On,
+            (Some(Power::On), power) => power != Power::On,
             (None, Power::Off) => self.power_on_is_open(node),
             // Its management controller was lost on the way.
             (None, Power::Unknown) => {

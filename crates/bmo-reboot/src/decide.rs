@@ -17,9 +17,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::case::{Case, second_after};
 use crate::draft::{Draft, REBOOT_ACTION};
-use crate::model::{
-    Call, Decision, Host, NodeSeen, OFF_CONFIRM_DELAY, Observed, Pause, Target, Write,
-};
+use crate::model::{Call, Decision, Host, NodeSeen, OFF_CONFIRM_DELAY, Observed, Pause, Write};
 use crate::power_off::{go_off, prove_off, reset};
 use crate::reason::Reason;
 use crate::record::{Doubt, RebootProgress, Reset, Sight};
@@ -327,7 +325,7 @@ fn accept(case: &Case<'_>) -> Option<Decision> {
     let asked = case.requests.iter().any(|request| !answered(request));
     // Ironic forgets the power of a machine whose management controller is lost, which is when fencing is asked for.
     let runs = case.is_on() || (node.power == Power::Unknown && case.host.powered_on);
-    let resetting = node.target == Some(Target::On);
+    let resetting = node.target == Some(Power::On);
     if !asked || case.in_cycle() || case.host.deleting || !runs || resetting {
         return None;
     }
@@ -376,7 +374,7 @@ fn switch_off(case: &Case<'_>) -> Option<Decision> {
     }
     let wanted = case.in_cycle() || !case.host.online || case.seems_off();
     // A machine that is just being switched on is not caught in the middle of it.
-    let turning_on = node.target == Some(Target::On) && !case.in_cycle();
+    let turning_on = node.target == Some(Power::On) && !case.in_cycle();
     (wanted && !turning_on && !case.host.deleting).then(|| go_off(case, draft, node))
 }
 

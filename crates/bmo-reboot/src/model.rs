@@ -337,8 +337,8 @@ impl NodeSeen {
 pub struct Node {
     /// Its power.
     pub power: Power,
-    /// What its power is being changed to.
-    pub target: Option<Target>,
+    /// What its power is being changed to. Ironic shows a soft power-off as off, and a reset as on.
+    pub target: Option<Power>,
     /// Why Ironic would refuse a change of power now.
     pub engaged: Option<String>,
     /// What went wrong last. Ironic clears it when it takes a change of power.
@@ -378,15 +378,6 @@ pub enum OffProof {
 /// Provision states of a node that is not registered yet: it was made, Ironic looks whether it reaches the management controller,
 /// it does, Ironic takes in what is installed, or it could not.
 const REGISTERING: [&str; 5] = ["enroll", "verifying", "manageable", "adopting", "adopt failed"];
-
-/// What a power is being changed to. Ironic shows a soft power-off as off, and a reset as on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
-    /// On.
-    On,
-    /// Off.
-    Off,
-}
 
 impl Host {
     /// Takes what matters from an object.
@@ -557,8 +548,8 @@ impl Node {
     pub fn of(node: &ironic::Node) -> Self {
         let set = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let target = set(&node.target_power_state).map(|target| match target.as_str() {
-            "power on" | "rebooting" | "soft rebooting" => Target::On,
-            _ => Target::Off,
+            "power on" | "rebooting" | "soft rebooting" => Power::On,
+            _ => Power::Off,
         });
         let state = set(&node.provision_state).unwrap_or_default();
         let working = ["cleaning", "clean wait", "deploying", "servicing", "service wait"];

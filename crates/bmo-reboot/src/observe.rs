@@ -14,7 +14,7 @@ use kube::{Api, Client};
 use crate::context::Context;
 use crate::decide::{decide, is_at_rest};
 use crate::model::{
-    Host, Memory, Node, NodeSeen, OFF_CONFIRM_DELAY, Observed, OffProof, OffTaken, Pause, Target,
+    Host, Memory, Node, NodeSeen, OFF_CONFIRM_DELAY, Observed, OffProof, OffTaken, Pause,
     registered_as,
 };
 use crate::settings::Policy;
@@ -237,7 +237,7 @@ fn proof(taken: &mut Option<OffTaken>, host: &Host, node: &Node, now: Instant) -
         return OffProof::None;
     };
     match (node.target, node.power) {
-        (Some(Target::Off), _) => known.seen = None,
+        (Some(Power::Off), _) => known.seen = None,
         (None, Power::Off) if node.last_error.is_some() => return OffProof::Failed,
         (None, Power::Off) => known.seen = known.seen.or(Some(now)),
         _ => return OffProof::None,
@@ -352,7 +352,7 @@ mod tests {
         for node in [
             Node::resting(Power::Off),
             Node::resting(Power::Unknown),
-            Node { target: Some(Target::Off), ..on() },
+            Node { target: Some(Power::Off), ..on() },
             Node { maintenance: true, ..on() },
         ] {
             assert!(seen(node.clone()), "{node:?}");

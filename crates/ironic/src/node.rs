@@ -58,7 +58,7 @@ pub struct Node {
 }
 
 /// The power state of a node, as Ironic last heard of it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Power {
     /// On.
     On,

@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use bench::model::{Progress, explore};
 use bmo_reboot::decide::decide;
-use bmo_reboot::model::{Answer, Call, Change, Decision, OffProof, Target, Write};
+use bmo_reboot::model::{Answer, Call, Change, Decision, OffProof, Write};
 use bmo_reboot::reason::Reason;
 use bmo_reboot::record::RebootProgress;
 use bmo_reboot::settings::Policy;
 use bmo_reboot::settle::settle;
 use controller_kit::engine::{Next, Reason as _};
+use ironic::Power;
 use stateright::{Model, Property};
 
 use crate::World;
@@ -261,15 +262,15 @@ impl State {
             return Answer::Busy(String::new());
         }
         let (target, soft) = match call {
-            Call::On => (Target::On, false),
-            Call::SoftOff(_) | Call::SoftReboot(_) => (Target::Off, true),
-            Call::Off | Call::Reboot => (Target::Off, false),
+            Call::On => (Power::On, false),
+            Call::SoftOff(_) | Call::SoftReboot(_) => (Power::Off, true),
+            Call::Off | Call::Reboot => (Power::Off, false),
         };
         // It looks at the machine, which it takes for off while that shuts down.
         self.machine.error = false;
         self.machine.hidden = self.machine.hidden.filter(|it| *it == Hidden::Closing);
-        if !(self.machine.is_closing() && target == Target::Off)
-            && self.machine.on != (target == Target::On)
+        if !(self.machine.is_closing() && target == Power::Off)
+            && self.machine.on != (target == Power::On)
         {
             self.machine.target = Some((target, soft));
         }
@@ -430,7 +431,7 @@ impl Model for Rack {
             if mishap {
                 actions.push(Action::Refuse);
             }
-            let off = matches!(machine.target, Some((Target::Off, _))) && machine.on;
+            let off = matches!(machine.target, Some((Power::Off, _))) && machine.on;
             if mishap && off && holds(state.host.asks) != [false; 2] {
                 actions.push(Action::Linger);
             }
@@ -472,7 +473,7 @@ impl Model for Rack {
             }
             Action::Obey => {
                 let (target, _) = before.machine.target?;
-                let on = target == Target::On;
+                let on = target == Power::On;
                 if before.machine.on && !on && self.size.replicas == 1 {
                     state.offs = (state.offs + 1).min(2);
                 }

@@ -190,7 +190,7 @@ fn failed(power: Power) -> NodeSeen {
     change(node(power), |node| node.last_error = Some("it broke".to_owned()))
 }
 
-fn heading(power: Power, target: Target) -> NodeSeen {
+fn heading(power: Power, target: Power) -> NodeSeen {
     change(node(power), |node| node.target = Some(target))
 }
 
@@ -300,7 +300,7 @@ fn a_cycle_goes_on_after_the_request_is_withdrawn_and_whatever_online_says() {
 
 #[test]
 fn nothing_is_asked_while_ironic_shows_a_target() {
-    for target in [Target::On, Target::Off] {
+    for target in [Power::On, Power::Off] {
         let host = cycling(&[(PLAIN, HARD)], Reason::SoftPowerOff, false, 10);
         let done = decided(&host, &heading(Power::On, target));
         assert_eq!((done.call, done.next), (None, WATCH));
@@ -310,7 +310,7 @@ fn nothing_is_asked_while_ironic_shows_a_target() {
 #[test]
 fn a_change_that_ironic_never_ends_rests_in_what_was_asked_for_which_lasts_for_so_long() {
     use controller_kit::engine::reasons::Kind;
-    let (off, on) = (heading(Power::On, Target::Off), heading(Power::Off, Target::On));
+    let (off, on) = (heading(Power::On, Power::Off), heading(Power::Off, Power::On));
     for (reason, seen) in [
         (Reason::SoftPowerOff, &off),
         (Reason::HardPowerOff, &off),
@@ -624,7 +624,7 @@ fn a_host_is_taken_over_before_its_power_is_touched_and_given_back_between_cycle
         let mut cycling = cycling(&[(PLAIN, HARD)], Reason::HardPowerOff, true, 2);
         cycling.paused = Pause::ByUs;
         change(&mut cycling);
-        let done = decided_by(&policy, &cycling, &heading(Power::On, Target::Off));
+        let done = decided_by(&policy, &cycling, &heading(Power::On, Power::Off));
         assert_eq!(done.annotations.len(), 0, "{number}: in the middle of a cycle");
     }
     // Whoever switched the takeover off wants all hosts back, and each keeps being served.
@@ -634,7 +634,7 @@ fn a_host_is_taken_over_before_its_power_is_touched_and_given_back_between_cycle
     assert_eq!(decided_by(&off, &resting, &node(Power::On)).reason, Reason::HandedBack);
     let mut cycling = cycling(&[(PLAIN, HARD)], Reason::HardPowerOff, true, 2);
     cycling.paused = Pause::ByUs;
-    let done = decided_by(&off, &cycling, &heading(Power::On, Target::Off));
+    let done = decided_by(&off, &cycling, &heading(Power::On, Power::Off));
     assert_eq!(done.annotations.len(), 0, "in the middle of a cycle");
 }
 

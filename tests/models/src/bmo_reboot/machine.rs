@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bmo_reboot::model::{OffProof, Target};
+use bmo_reboot::model::OffProof;
+use ironic::Power;
 
 use super::{Holds, Stored, held, holds};
 
@@ -21,7 +22,7 @@ pub(super) struct Machine {
     pub(super) on: bool,
     /// Why Ironic shows it off although it runs.
     pub(super) hidden: Option<Hidden>,
-    pub(super) target: Option<(Target, bool)>,
+    pub(super) target: Option<(Power, bool)>,
     pub(super) error: bool,
 }
 
@@ -61,7 +62,7 @@ pub(super) fn proof(taken: &mut Option<Taken>, host: &Stored, machine: Machine) 
         return OffProof::None;
     };
     match machine.target {
-        Some((Target::Off, _)) => known.seen = (false, false),
+        Some((Power::Off, _)) => known.seen = (false, false),
         None if machine.shows_on() => return OffProof::None,
         None if machine.error => return OffProof::Failed,
         // A shutdown ends before that is long ago.

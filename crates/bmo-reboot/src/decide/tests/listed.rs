@@ -64,7 +64,7 @@ fn a_node_that_vanishes_and_one_that_comes_back_are_looked_at() {
 #[test]
 fn who_waits_for_ironic_is_not_woken_before_it_has_done_something() {
     let cut = cycling(&[(PLAIN, HARD)], Reason::HardPowerOff, true, 2);
-    assert!(!needs_look(&cut, &heading(Power::On, Target::Off)));
+    assert!(!needs_look(&cut, &heading(Power::On, Power::Off)));
     for node in [shown(Power::Off), failed(Power::On)] {
         assert!(needs_look(&cut, &node), "{node:?}");
     }

@@ -63,7 +63,7 @@ fn a_hold_of_a_machine_in_maintenance_is_carried_out_and_not_believed() {
         let taken = (call, &Answer::Accepted);
         let settled = settle(&host, &unseen(), taken, &Policy::default(), now());
         assert!(settled.status.is_empty(), "{settled:?}");
-        let on_its_way = change(heading(Power::Off, Target::Off), |node| node.maintenance = true);
+        let on_its_way = change(heading(Power::Off, Power::Off), |node| node.maintenance = true);
         let waits = decided(&host, &on_its_way);
         assert!(waits.status.is_empty() && waits.call.is_none(), "{waits:?}");
         let done = decided(&host, &looked_at());

@@ -280,7 +280,7 @@ fn held_while_coming_on() -> Host {
 #[test]
 fn a_hold_of_a_machine_that_is_being_switched_on_does_not_find_it_shown_off_for_long() {
     let mut host = held_while_coming_on();
-    let coming = heading(Power::Off, Target::On);
+    let coming = heading(Power::Off, Power::On);
     let done = decided(&host, &coming);
     assert_eq!((done.status.powered_on, done.call, done.next), (Some(true), None, Next::Now));
     assert_eq!((done.status.pending, reason_written(&done)), (None, None));

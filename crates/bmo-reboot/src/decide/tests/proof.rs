@@ -63,7 +63,7 @@ fn a_machine_that_is_shown_off_is_asked_twice_before_anybody_is_told_to_hold_it_
 
 #[test]
 fn a_machine_that_ran_when_it_was_asked_for_off_is_in_a_cycle_from_then_on() {
-    let done = decided(&parked(HARD), &heading(Power::On, Target::Off));
+    let done = decided(&parked(HARD), &heading(Power::On, Power::Off));
     assert!(done.status.pending.is_some() && done.call.is_none(), "{done:?}");
     assert_eq!((done.status.powered_on, done.next), (Some(true), WATCH));
 }

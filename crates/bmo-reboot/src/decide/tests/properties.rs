@@ -99,7 +99,7 @@ fn any_host() -> impl Strategy<Value = Host> {
 
 fn any_node() -> impl Strategy<Value = NodeSeen> {
     let powers = vec![Power::On, Power::On, Power::Off, Power::Off, Power::Unknown];
-    let targets = vec![None, None, Some(Target::On), Some(Target::Off)];
+    let targets = vec![None, None, Some(Power::On), Some(Power::Off)];
     let registrations =
         vec![None, None, None, Some("manageable"), Some("enroll"), Some("verifying")];
     let state = (prop::sample::select(targets), prop::sample::select(registrations));

@@ -103,7 +103,7 @@ fn a_soft_reset_that_failed_names_the_way_out_and_is_not_repeated_softly() {
 #[test]
 fn a_reset_for_a_hold_that_failed_is_told_and_made_again_only_for_a_hold_that_comes_back() {
     let mut host = reset_for(&stays_on(&[(HOLD, "")]));
-    let done = decided(&host, &heading(Power::On, Target::On));
+    let done = decided(&host, &heading(Power::On, Power::On));
     assert!(done.status.is_empty() && done.next == WATCH, "it is under way: {done:?}");
     let done = decided(&host, &failed(Power::On));
     let progress = done.status.progress.clone().unwrap();

@@ -84,7 +84,7 @@ fn a_host_whose_node_is_in_the_middle_of_being_registered_is_given_back() {
     for it in ["enroll", "manageable"] {
         assert_eq!(done(it).annotations.len(), 0, "it may be so for good: {it}");
     }
-    let begun = change(heading(Power::On, Target::Off), |node| {
+    let begun = change(heading(Power::On, Power::Off), |node| {
         node.registration = Some("verifying");
     });
     let cycling = taken(cycling(&[(PLAIN, HARD)], Reason::HardPowerOff, true, 2));
@@ -100,7 +100,7 @@ fn that_a_host_may_be_switched_off_after_all_the_operator_tells_ironic() {
     assert_eq!(decided_by(&policy(), &before(&kept), &seen).annotations.len(), 0);
     assert!(is_given_back(&decided_by(&policy(), &kept, &seen)));
     let begun = taken(cycling(&[(HOLD, HARD)], Reason::Restarting, true, 2));
-    let resetting = stays_on(heading(Power::On, Target::On));
+    let resetting = stays_on(heading(Power::On, Power::On));
     assert_eq!(decided_by(&policy(), &begun, &resetting).annotations.len(), 0, "in a cycle");
     let free = Host { paused: Pause::No, ..kept };
     let done = decided_by(&policy(), &free, &seen);
