@@ -198,7 +198,6 @@ fn remember(
     let off = node.shows_off();
     node.off_since = off_since(&mut memory.off_since, off, (found.began, moment, now));
     node.off_proof = proof(&mut memory.off_taken, host, node, moment);
-    node.spared = spared(&mut memory.blind_calls, node.power, moment);
 }
 
 /// Remembers what the status of a host says, as it was read or as we wrote it, beside what its node showed.
@@ -209,16 +208,6 @@ pub(crate) fn compare(memory: &mut Memory, host: &Host, node: &NodeSeen) {
         // Its status says so by now.
         memory.off_taken = None;
     }
-}
-
-/// For how long a machine of unknown power is not asked for off again: after three calls in a row, five seconds. Each has its
-/// management controller looked for, by a worker of Ironic that others need.
-fn spared(calls: &mut (u32, Option<Instant>), power: Power, now: Instant) -> Option<Duration> {
-    if power != Power::Unknown {
-        *calls = (0, None);
-    }
-    let passed = now.saturating_duration_since(calls.1.filter(|_| calls.0 >= 3)?);
-    Duration::from_secs(5).checked_sub(passed).filter(|left| !left.is_zero())
 }
 
 /// Whether a node is not as the status of its host says, or nobody could see how it is.
@@ -520,21 +509,5 @@ mod tests {
         // Handed to us again it is ours, and so it is when it is let go after that.
         assert!(!is_anothers(&Host { selected: true, ..claimed.clone() }, &mut memory));
         assert!(!is_anothers(&claimed, &mut memory));
-    }
-
-    #[test]
-    fn a_machine_of_unknown_power_is_asked_thrice_and_then_each_five_seconds() {
-        let (began, mut calls) = (Instant::now(), (0, None));
-        let at = |second| began + Duration::from_secs(second);
-        for call in 1..=3 {
-            assert_eq!(spared(&mut calls, Power::Unknown, at(0)), None, "{call}");
-            calls = (call, Some(at(0)));
-        }
-        assert_eq!(spared(&mut calls, Power::Unknown, at(1)), Some(Duration::from_secs(4)));
-        assert_eq!(spared(&mut calls, Power::Unknown, at(5)), None);
-        calls = (4, Some(at(5)));
-        assert!(spared(&mut calls, Power::Unknown, at(9)).is_some());
-        assert_eq!(spared(&mut calls, Power::On, at(9)), None);
-        assert_eq!(calls, (0, None), "it is known now");
     }
 }

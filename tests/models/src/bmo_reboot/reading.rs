@@ -105,7 +105,6 @@ pub(super) fn seen(
         maintenance: false,
         off_since: off.then(|| at(if off_before { -100 } else { 0 })),
         off_proof,
-        spared: None,
     });
     Observed { host: Some(view(stored)), node, soft_free: true, pace: None }
 }

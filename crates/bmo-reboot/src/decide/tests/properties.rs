@@ -124,7 +124,6 @@ fn any_node() -> impl Strategy<Value = NodeSeen> {
                 off_since: (power == Power::Off && target.is_none())
                     .then(|| if confirmed { at(999_900) } else { now() }),
                 off_proof,
-                spared: (power == Power::Unknown && rarely).then_some(Duration::from_secs(4)),
             })
         },
     );
