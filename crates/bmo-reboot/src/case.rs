@@ -237,7 +237,7 @@ impl<'a> Case<'a> {
     /// ended. It shows what it knew before that, though the machine may have come on. Asked for off, it looks. Where the
     /// failure may be older, the power-on may still be on its way and would undo that, so it is waited for first.
     pub(crate) fn may_have_come_on(&self, node: &Node) -> bool {
-        let ended = !self.is_in_doubt(Doubt::EarlierFailure) || !self.may_be_on_its_way(node);
+        let ended = !self.is_in_doubt(Doubt::EarlierFailure) || !may_be_on_its_way(node);
         self.is_held() && self.power_on_was_asked() && node.last_error.is_some() && ended
     }
 
@@ -260,14 +260,9 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// Whether a power-on of which the answer was lost may still be on its way, should there be one.
-    fn may_be_on_its_way(&self, node: &Node) -> bool {
-        node.off_since.is_none_or(|since| self.age(since) < POWER_ON_LOST)
-    }
-
     /// Whether a power-on was asked for, and the machine is off, or nobody has looked since, without an end that is known.
     fn power_on_is_open(&self, node: &Node) -> bool {
-        self.power_on_was_asked() && (node.last_error.is_some() || self.may_be_on_its_way(node))
+        self.power_on_was_asked() && (node.last_error.is_some() || may_be_on_its_way(node))
     }
 
     /// What is not known of a power-on of a machine that was seen off, for those who hold it after that.
@@ -280,7 +275,7 @@ impl<'a> Case<'a> {
     /// Off is believed at the second reading, unless the power was cut: a soft attempt may be behind it, whoever asked
     /// for that one. That it is to be cut says nothing: the machine may have obeyed a soft attempt meanwhile.
     fn off_is_doubtful(&self, node: &Node) -> bool {
-        let again = node.off_since.is_some_and(|since| self.age(since) >= OFF_CONFIRM_DELAY);
+        let again = node.off_for.is_some_and(|passed| passed >= OFF_CONFIRM_DELAY);
         let confirmed = again || node.off_proof == OffProof::Twice;
         let news = self.host.powered_on || self.is(Reason::SoftPowerOff);
         let told = self.is(Reason::HardPowerOff) || self.is(Reason::Restarting);
@@ -433,6 +428,11 @@ impl<'a> Case<'a> {
                 _ => false,
             })
     }
+}
+
+/// Whether a power-on of which the answer was lost may still be on its way, should there be one.
+fn may_be_on_its_way(node: &Node) -> bool {
+    node.off_for.is_none_or(|passed| passed < POWER_ON_LOST)
 }
 
 pub(crate) fn second_after(time: Timestamp) -> Timestamp {

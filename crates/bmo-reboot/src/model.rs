@@ -349,8 +349,8 @@ pub struct Node {
     pub changed: Option<String>,
     /// Whether Ironic leaves the machine alone, and shows what it knew of its power before, or what came of a call.
     pub maintenance: bool,
-    /// Since when every reading of this process has shown it off.
-    pub off_since: Option<Timestamp>,
+    /// For how long every reading of this process has shown it off.
+    pub off_for: Option<Duration>,
     /// What shows that the machine is off for all who hold the host now.
     pub off_proof: OffProof,
 }

@@ -34,19 +34,8 @@ pub const FIELDS: Detail = Detail::Fields(&[
     "disable_power_off",
 ]);
 
-/// What was found of a node: how it is, under which names Ironic knows it, and when it was asked for.
-struct Found {
-    node: NodeSeen,
-    names: Vec<ThingName>,
-    began: Instant,
-}
-
-impl Found {
-    /// Nothing was read.
-    fn nothing(node: NodeSeen) -> Self {
-        Self { node, names: Vec::new(), began: Instant::now() }
-    }
-}
+/// What Ironic says of a node, or how it is seen without that.
+type Looked = Result<Reading, NodeSeen>;
 
 /// Reads what a decision about this host needs; nothing, if it is gone or was never ours.
 pub async fn observe(
@@ -82,48 +71,52 @@ pub async fn observe(
         return Ok(Some(seen));
     }
     let mut is_read = false;
-    let (mut host, mut found) = if let Some(reading) = listed {
+    let (mut host, mut looked) = if let Some(reading) = listed {
         // It began after this version of the host was there; a write insists on that, and a call on a write or another look.
-        (cached, Some(of_reading(reading)))
+        (cached, Some(Ok(reading)))
     } else if cached.waits_for_room() && !soft_free {
         // Thousands of looks at hosts that can only wait would take Ironic's time from those that need it.
-        (cached, Some(Found::nothing(NodeSeen::NotAsked)))
+        (cached, Some(Err(NodeSeen::NotAsked)))
     } else if let Some(silent) = silent(context).filter(|_| needed) {
         // Nor does the API server tell anything of thousands that only wait for Ironic.
-        (cached, Some(silent))
+        (cached, Some(Err(silent)))
     } else {
         // Both at once: somebody waits.
         let reads =
-            async { if needed { Some(node(context, &cached, &cached.node).await) } else { None } };
-        let (host, found) = tokio::join!(host(&context.kit.client, key), reads);
+            async { if needed { Some(look(context, &cached, &cached.node).await) } else { None } };
+        let (host, looked) = tokio::join!(host(&context.kit.client, key), reads);
         is_read = true;
         let host = host?.filter(|host| !policy.is_anothers(host));
         let Some(host) = host.map(|host| context.view(&host)) else { return Ok(None) };
         // One that must stay on is read in another way.
         let alike = host.node == cached.node && host.disable_power_off == cached.disable_power_off;
-        (host, found.filter(|_| alike))
+        (host, looked.filter(|_| alike))
     };
     if host.uid != memory.uid || is_anothers(&host, memory) {
         return Ok(Some(Observed::default()));
     }
-    if found.is_none() && host.needs_node(policy) {
-        found = Some(node(context, &host, &host.node).await);
+    if looked.is_none() && host.needs_node(policy) {
+        looked = Some(look(context, &host, &host.node).await);
     }
-    let asked_for = host.node.clone();
-    let by_name = registered_as(key);
-    if found.as_ref().is_some_and(|it| it.node == NodeSeen::Missing) && host.node != by_name {
-        let read = node(context, &host, &by_name).await;
-        if read.node == NodeSeen::Missing {
-            // It may come back under that name.
-            found = Some(Found { names: ThingName::of(&by_name).into_iter().collect(), ..read });
-        } else {
-            (found, host.node) = (Some(read), by_name);
+    let (asked_for, by_name) = (host.node.clone(), registered_as(key));
+    let is_missing = |looked: &Option<Looked>| matches!(looked, Some(Err(NodeSeen::Missing)));
+    if is_missing(&looked) && host.node != by_name {
+        looked = Some(look(context, &host, &by_name).await);
+        if !is_missing(&looked) {
+            host.node.clone_from(&by_name);
         }
     }
-    let mut found = found.unwrap_or_else(|| Found::nothing(NodeSeen::NotAsked));
-    if matches!(found.node, NodeSeen::Seen(_) | NodeSeen::Missing) {
+    let looked = looked.unwrap_or(Err(NodeSeen::NotAsked));
+    let names = match &looked {
+        Ok(Reading { node, .. }) => Some([Some(node.uuid.as_str()), node.name.as_deref()]),
+        // It may come back under that name.
+        Err(NodeSeen::Missing) => Some([Some(by_name.as_str()), None]),
+        Err(_) => None,
+    };
+    if let Some(names) = names {
+        let names: Vec<_> = names.into_iter().flatten().filter_map(ThingName::of).collect();
         // Another host may name the same node differently.
-        for other in context.links.learn(key, &asked_for, &found.names) {
+        for other in context.links.learn(key, &asked_for, &names) {
             context.lookout.enqueue(other, Urgency::Normal);
         }
     }
@@ -131,17 +124,16 @@ pub async fn observe(
     if is_read {
         host.other_writer |= is_written_by_others(memory, &host, policy);
     }
-    remember(memory, &host, &mut found, (Instant::now(), Timestamp::now()));
+    let node = remember(memory, &host, looked, Instant::now());
     let pace = Some(nodes.pace(&host.node));
-    Ok(Some(Observed { host: Some(host), node: found.node, soft_free, pace }))
+    Ok(Some(Observed { host: Some(host), node, soft_free, pace }))
 }
 
 /// What is decided about a host where Ironic shows its node as its status says, if there is nothing to do then. No more is
 /// read: the poll compares all nodes in one list, and tells of each that is not so.
 fn at_rest(context: &Context, host: &Host, soft_free: bool) -> Option<Observed> {
     let power = if host.powered_on { Power::On } else { Power::Off };
-    let off_since = Some(Timestamp::UNIX_EPOCH);
-    let node = NodeSeen::Seen(Node { off_since, ..Node::resting(power) });
+    let node = NodeSeen::Seen(Node { off_for: Some(Duration::MAX), ..Node::resting(power) });
     let pace = Some(Duration::ZERO);
     let seen = Observed { host: Some(host.clone()), node, soft_free, pace };
     is_at_rest(&decide(&seen, &context.policy, Timestamp::now())).then_some(seen)
@@ -182,22 +174,21 @@ fn is_written_by_others(memory: &mut Memory, host: &Host, policy: &Policy) -> bo
     changed
 }
 
-/// Remembers the reading, and adds to it what earlier ones showed.
-fn remember(
-    memory: &mut Memory,
-    host: &Host,
-    found: &mut Found,
-    (moment, now): (Instant, Timestamp),
-) {
-    lasts(&mut memory.silent_since, &mut found.node, moment);
-    compare(memory, host, &found.node);
-    let NodeSeen::Seen(node) = &mut found.node else {
-        (memory.off_since, memory.off_taken) = (None, None);
-        return;
+/// Remembers how the node is, and adds to it what earlier readings showed.
+fn remember(memory: &mut Memory, host: &Host, looked: Looked, ended: Instant) -> NodeSeen {
+    let (mut seen, began) = match looked {
+        Ok(Reading { node, began }) => (NodeSeen::Seen(Node::of(&node)), began),
+        Err(seen) => (seen, ended),
     };
-    let off = node.shows_off();
-    node.off_since = off_since(&mut memory.off_since, off, (found.began, moment, now));
-    node.off_proof = proof(&mut memory.off_taken, host, node, moment);
+    lasts(&mut memory.silent_since, &mut seen, ended);
+    compare(memory, host, &seen);
+    if let NodeSeen::Seen(node) = &mut seen {
+        node.off_for = off_for(&mut memory.off_since, node.shows_off(), (began, ended));
+        node.off_proof = proof(&mut memory.off_taken, host, node, ended);
+    } else {
+        (memory.off_since, memory.off_taken) = (None, None);
+    }
+    seen
 }
 
 /// Remembers what the status of a host says, as it was read or as we wrote it, beside what its node showed.
@@ -248,15 +239,14 @@ fn lasts(silent_since: &mut Option<Instant>, node: &mut NodeSeen, now: Instant) 
     *lasting |= now.duration_since(*silent_since.get_or_insert(now)) >= NODE_SILENCE_MAX;
 }
 
-/// Since when every reading has shown the machine off, by the clock as it is now: one that was set in between must neither
-/// stand in for the second reading nor put it off. From the end of the first reading to the beginning of this one.
-fn off_since(
+/// For how long every reading has shown the machine off: from the end of the first one to the beginning of this one.
+fn off_for(
     first: &mut Option<Instant>,
     off: bool,
-    (began, ended, now): (Instant, Instant, Timestamp),
-) -> Option<Timestamp> {
+    (began, ended): (Instant, Instant),
+) -> Option<Duration> {
     *first = off.then(|| first.unwrap_or(ended));
-    first.and_then(|first| now.checked_sub(began.saturating_duration_since(first)).ok())
+    first.map(|first| began.saturating_duration_since(first))
 }
 
 /// Reads the host, without what makes it large.
@@ -266,14 +256,14 @@ async fn host(client: &Client, key: &ObjectKey) -> Result<Option<CachedHost>, Er
 }
 
 /// Reads a node of a host. Of one that must stay on it is also read when it last changed, which costs Ironic more.
-async fn node(context: &Context, host: &Host, id: &str) -> Found {
+async fn look(context: &Context, host: &Host, id: &str) -> Looked {
     let nodes = &context.nodes;
     if !ironic::is_node_id(id) {
         // There is none with another, so nobody has to be asked.
-        return Found::nothing(NodeSeen::Missing);
+        return Err(NodeSeen::Missing);
     }
     if let Some(silent) = silent(context) {
-        return silent;
+        return Err(silent);
     }
     let urgency = if host.is_urgent(&context.policy) { Urgency::Urgent } else { Urgency::Normal };
     let full = host.disable_power_off.then_some(Detail::Full);
@@ -282,26 +272,19 @@ async fn node(context: &Context, host: &Host, id: &str) -> Found {
     if full.is_none() && answer.as_ref().is_ok_and(stays_on) {
         answer = nodes.read(id, Some(Detail::Full), urgency).await;
     }
-    match answer {
-        Ok(reading) => of_reading(reading),
-        Err(error) if error.class() == Class::NotFound => Found::nothing(NodeSeen::Missing),
-        Err(error) => {
-            let (lasting, problem) = (nodes.silence().is_some(), error.to_string());
-            Found::nothing(NodeSeen::Unanswered { lasting, problem })
+    answer.map_err(|error| {
+        if error.class() == Class::NotFound {
+            return NodeSeen::Missing;
         }
-    }
+        let lasting = nodes.silence().is_some();
+        NodeSeen::Unanswered { lasting, problem: error.to_string() }
+    })
 }
 
 /// What is known of any node while Ironic answers nobody.
-fn silent(context: &Context) -> Option<Found> {
+fn silent(context: &Context) -> Option<NodeSeen> {
     let problem = context.nodes.silence()?;
-    Some(Found::nothing(NodeSeen::Unanswered { lasting: true, problem }))
-}
-
-fn of_reading(Reading { node, began }: Reading) -> Found {
-    let names = [Some(node.uuid.as_str()), node.name.as_deref()];
-    let names = names.into_iter().flatten().filter_map(ThingName::of).collect();
-    Found { node: NodeSeen::Seen(Node::of(&node)), names, began }
+    Some(NodeSeen::Unanswered { lasting: true, problem })
 }
 
 /// Whether a node shows nothing but its power. All else is read anew, with all its details.
@@ -402,32 +385,17 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_neither_stands_in_for_the_second_reading_nor_puts_it_off() {
-        let (began, clock) = (Instant::now(), Timestamp::from_second(1_000_000).unwrap());
-        let later = |seconds| began + Duration::from_secs(seconds);
-        for set in [999_000, 1_000_000, 1_001_000].map(|it| Timestamp::from_second(it).unwrap()) {
-            let mut first = None;
-            let mut at =
-                |off, second, set| off_since(&mut first, off, (later(second), later(second), set));
-            assert_eq!(at(true, 0, clock), Some(clock));
-            let since = at(true, 5, set).unwrap();
-            assert_eq!(set.duration_since(since).as_secs(), 5);
-            assert_eq!(at(false, 6, set), None);
-            assert_eq!(at(true, 7, set), Some(set), "anew");
-        }
-    }
-
-    #[test]
     fn between_two_readings_is_what_lies_between_the_end_of_one_and_the_beginning_of_the_other() {
-        let (began, clock) = (Instant::now(), Timestamp::from_second(1_000_000).unwrap());
-        let later = |seconds| began + Duration::from_secs(seconds);
-        let mut first = None;
-        assert_eq!(off_since(&mut first, true, (began, later(2), clock)), Some(clock));
+        let (start, mut first) = (Instant::now(), None);
+        let seconds = Duration::from_secs;
+        let mut at = |off, began, ended| {
+            off_for(&mut first, off, (start + seconds(began), start + seconds(ended)))
+        };
+        assert_eq!(at(true, 0, 2), Some(Duration::ZERO));
+        assert_eq!(at(true, 1, 9), Some(Duration::ZERO));
         // A list that began just after the first reading, and was long.
-        let since = off_since(&mut first, true, (later(3), later(9), clock)).unwrap();
-        assert_eq!(clock.duration_since(since).as_secs(), 1);
-        let mut same = first;
-        assert_eq!(off_since(&mut same, true, (later(1), later(9), clock)), Some(clock));
+        assert_eq!(at(true, 3, 9), Some(seconds(1)));
+        assert_eq!((at(false, 10, 10), at(true, 11, 12)), (None, Some(Duration::ZERO)), "anew");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use api_types::metal3::{ErrorType, ProvisioningState};
+use api_types::time::until;
 use controller_kit::engine::ObjectKey;
 use k8s_openapi::jiff::ToSpan as _;
 
@@ -98,6 +99,11 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
+/// How long it is [`now`] since a second.
+fn since(second: i64) -> Duration {
+    until(at(second), now())
+}
+
 /// A running host of ours that is as it should be.
 fn host() -> Host {
     let mut host = Host {
@@ -174,15 +180,16 @@ fn shown(host: &Host) -> String {
 }
 
 fn node(power: Power) -> NodeSeen {
-    let off_since = (power == Power::Off).then(|| at(999_990));
+    let off_for = (power == Power::Off).then(|| seconds(10));
     // Ironic was asked for it, and looked.
     let off_proof = if power == Power::Off { OffProof::Twice } else { OffProof::None };
-    NodeSeen::Seen(Node { off_since, off_proof, ..Node::resting(power) })
+    NodeSeen::Seen(Node { off_for, off_proof, ..Node::resting(power) })
 }
 
 /// Off at the first reading, and nobody has asked for it.
 fn just_off() -> NodeSeen {
-    let first = |node: &mut Node| (node.off_since, node.off_proof) = (Some(now()), OffProof::None);
+    let first =
+        |node: &mut Node| (node.off_for, node.off_proof) = (Some(Duration::ZERO), OffProof::None);
     change(node(Power::Off), first)
 }
 

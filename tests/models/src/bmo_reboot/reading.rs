@@ -1,5 +1,7 @@
 //! What a replica reads, and what it remembers of the node between two passes.
 
+use std::time::Duration;
+
 use api_types::metal3::{ErrorType, KeySet, ProvisioningState};
 use bmo_reboot::model::{Change, Host, Node, NodeSeen, Observed, OffProof, Pause, Trouble};
 use bmo_reboot::reason::Reason;
@@ -103,7 +105,7 @@ pub(super) fn seen(
         registration: None,
         changed: None,
         maintenance: false,
-        off_since: off.then(|| at(if off_before { -100 } else { 0 })),
+        off_for: off.then(|| Duration::from_secs(if off_before { 100 } else { 0 })),
         off_proof,
     });
     Observed { host: Some(view(stored)), node, soft_free: true, pace: None }

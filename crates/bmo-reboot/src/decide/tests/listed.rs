@@ -22,7 +22,7 @@ fn needs_look(host: &Host, node: &NodeSeen) -> bool {
 }
 
 fn shown(power: Power) -> NodeSeen {
-    change(node(power), |node| node.off_since = None)
+    change(node(power), |node| node.off_for = None)
 }
 
 /// A host that is held off and says so.

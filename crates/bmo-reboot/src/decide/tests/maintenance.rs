@@ -56,7 +56,7 @@ fn a_hold_of_a_machine_in_maintenance_is_carried_out_and_not_believed() {
         let done = decided(&host, &unseen());
         assert_eq!((done.status.powered_on, done.call, done.next), (Some(true), None, Next::Now));
         let host = after(host, &done);
-        let off_since = |second| change(unseen(), |node| node.off_since = Some(at(second)));
+        let off_since = |second| change(unseen(), |node| node.off_for = Some(since(second)));
         assert_eq!(decided(&host, &off_since(999_999)).next, Next::After(OFF_CONFIRM_DELAY));
         let done = decided(&host, &unseen());
         assert_eq!((done.call, done.status.is_empty()), (Some(call), true), "{mode:?}");
@@ -96,13 +96,13 @@ fn a_power_on_that_may_be_on_its_way_is_waited_for_before_a_machine_in_maintenan
  {
     let mut host = Host { last: Some(at(999_999)), ..parked(&[HOLD]) };
     progress(&mut host, Reason::PoweringOn, false, 1);
-    let since = |second| change(unseen(), |node| node.off_since = Some(at(second)));
-    let done = decided(&host, &since(999_990));
+    let off_since = |second| change(unseen(), |node| node.off_for = Some(since(second)));
+    let done = decided(&host, &off_since(999_990));
     assert_eq!((done.status.powered_on, done.reason), (Some(true), Reason::PoweringOn));
     let host = after(host, &done);
-    let done = decided(&host, &since(999_971));
+    let done = decided(&host, &off_since(999_971));
     assert_eq!((done.call, done.next), (None, Next::After(OFF_CONFIRM_DELAY)));
-    assert_eq!(decided(&host, &since(999_970)).call, Some(Call::Off));
+    assert_eq!(decided(&host, &off_since(999_970)).call, Some(Call::Off));
 }
 
 #[test]

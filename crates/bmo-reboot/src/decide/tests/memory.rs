@@ -298,13 +298,13 @@ fn a_hold_after_a_lost_answer_is_shown_once_the_power_on_cannot_come_any_more() 
     let mut host = held_while_coming_on();
     assert_eq!(decided(&host, &just_off()).status.powered_on, Some(true));
     host.powered_on = true;
-    let since = |second| change(node(Power::Off), |node| node.off_since = Some(at(second)));
+    let off_since = |second| change(node(Power::Off), |node| node.off_for = Some(since(second)));
     for second in [999_971, 999_999] {
-        let done = decided(&host, &since(second));
+        let done = decided(&host, &off_since(second));
         assert!(done.status.is_empty() && done.call.is_none(), "{done:?}");
         assert_eq!(done.next, Next::After(OFF_CONFIRM_DELAY));
     }
-    let done = decided(&host, &since(999_970));
+    let done = decided(&host, &off_since(999_970));
     assert_eq!(
         (done.status.powered_on, reason_written(&done)),
         (Some(false), Some(Reason::HeldOff))
@@ -406,7 +406,7 @@ fn a_power_on_is_written_down_ahead_also_where_ironic_shows_an_earlier_failure()
         let held = after(held, &done);
         let done = decided(&held, &failed(Power::Off));
         assert_eq!((done.call, done.next), (None, Next::After(OFF_CONFIRM_DELAY)), "{reason:?}");
-        let late = change(failed(Power::Off), |node| node.off_since = Some(at(999_970)));
+        let late = change(failed(Power::Off), |node| node.off_for = Some(since(999_970)));
         assert_eq!(decided(&held, &late).call, Some(Call::Off), "{reason:?}");
     }
 }
@@ -425,7 +425,7 @@ fn a_power_on_that_is_asked_for_again_may_be_on_its_way_although_not_every_try_i
         let done = decided(&host, &just_off());
         assert!(done.status.is_empty() && done.call.is_none(), "{done:?}");
         assert_eq!(done.next, Next::After(OFF_CONFIRM_DELAY));
-        let late = change(node(Power::Off), |node| node.off_since = Some(at(999_970)));
+        let late = change(node(Power::Off), |node| node.off_for = Some(since(999_970)));
         let done = decided(&host, &late);
         assert_eq!(done.status.powered_on, Some(false), "{reason:?}");
         assert_eq!(reason_written(&done), Some(Reason::HeldOff), "{reason:?}");
@@ -434,7 +434,7 @@ fn a_power_on_that_is_asked_for_again_may_be_on_its_way_although_not_every_try_i
 
 #[test]
 fn what_became_of_a_power_on_is_not_taken_for_known_because_its_host_was_seen_off() {
-    let late = change(node(Power::Off), |node| node.off_since = Some(at(999_970)));
+    let late = change(node(Power::Off), |node| node.off_for = Some(since(999_970)));
     for (online, reason) in [(true, Reason::PoweredOff), (false, Reason::Offline)] {
         for (seen, call) in [(node(Power::Off), None), (failed(Power::Off), Some(Call::Off))] {
             // Shown on because of a hold, which has gone.
@@ -475,7 +475,7 @@ fn a_power_on_whose_answer_was_lost_is_written_down_also_after_one_that_was_refu
             let done = settled(&seen);
             assert_eq!(reason_written(&done), Some(Reason::PoweringOn), "{reason:?}");
             let told = after(host.clone(), &done);
-            let first = change(seen.clone(), |node| node.off_since = Some(now()));
+            let first = change(seen.clone(), |node| node.off_for = Some(Duration::ZERO));
             let done = decided(&told, &first);
             assert_eq!(done.status.powered_on, Some(true), "it may be coming on: {reason:?}");
             // The failure of before is not taken for one of this call.

@@ -115,7 +115,7 @@ fn told_once(host: &Host, reason: Reason, decide: &dyn Fn(&Host) -> Decided) -> 
 #[test]
 fn who_joins_a_hold_or_holds_a_host_out_of_use_is_told_what_is_waited_for() {
     // For so long that no power-on can be on its way.
-    let unproven = change(shown(OffProof::None), |node| node.off_since = Some(at(999_000)));
+    let unproven = change(shown(OffProof::None), |node| node.off_for = Some(since(999_000)));
     let engaged = change(unproven.clone(), |node| node.engaged = Some("cleaning".to_owned()));
     let silence = NodeSeen::Unanswered { lasting: true, problem: "no connection".to_owned() };
     let answered = |host: &Host, answer: &Answer| {

@@ -2,8 +2,6 @@
 
 use proptest::prelude::*;
 
-use api_types::time::until;
-
 use super::*;
 use crate::record::Record;
 
@@ -121,8 +119,8 @@ fn any_node() -> impl Strategy<Value = NodeSeen> {
                 registration,
                 changed: None,
                 maintenance: maintenance && rarely,
-                off_since: (power == Power::Off && target.is_none())
-                    .then(|| if confirmed { at(999_900) } else { now() }),
+                off_for: (power == Power::Off && target.is_none())
+                    .then(|| seconds(if confirmed { 100 } else { 0 })),
                 off_proof,
             })
         },
@@ -255,7 +253,7 @@ proptest! {
         match status.powered_on {
             Some(false) => {
                 let NodeSeen::Seen(node) = &seen else { panic!("not seen") };
-                let twice = node.off_since.is_some_and(|since| since <= at(999_990));
+                let twice = node.off_for.is_some_and(|it| it >= seconds(10));
                 let told = |it: &RebootProgress| matches!(it.reason, Reason::HardPowerOff | Reason::Restarting);
                 let cut = hard && progress.as_ref().is_some_and(told);
                 prop_assert!(is_off(&seen) && (twice || cut || may_stay_on(&host, &seen)));
