@@ -10,7 +10,7 @@ use k8s_openapi::jiff::{Timestamp, ToSpan as _};
 
 use crate::model::{Host, Node, NodeSeen, OFF_CONFIRM_DELAY, Observed, OffProof, Pause};
 use crate::reason::Reason;
-use crate::record::{Doubt, RebootProgress, Soft};
+use crate::record::{Doubt, RebootProgress, Record, Soft};
 use crate::requests::{NOTHING_ASKED, Requests};
 use crate::settings::Policy;
 use crate::text;
@@ -31,22 +31,14 @@ pub(crate) struct Case<'a> {
     pub(crate) now: Timestamp,
     /// The same with its fraction.
     pub(crate) exact: Timestamp,
-    pub(crate) progress: Option<RebootProgress>,
-    /// Whether the host was seen provisioned when it could not be served; not known where the record cannot be read.
-    pub(crate) was_provisioned: Option<bool>,
-    /// Why the record cannot be read, if it cannot.
-    pub(crate) unreadable: Option<String>,
+    /// What is kept of the host.
+    pub(crate) record: Kept<Record>,
 }
 
 impl<'a> Case<'a> {
     /// Nothing, if there is no host.
     pub(crate) fn of(seen: &'a Observed, policy: &'a Policy, exact: Timestamp) -> Option<Self> {
         let host = seen.host.as_ref()?;
-        let (progress, was_provisioned, unreadable) = match host.record() {
-            Kept::Absent => (None, Some(false), None),
-            Kept::Known(record) => (record.progress, Some(record.was_provisioned), None),
-            Kept::Unreadable(why) => (None, None, Some(why)),
-        };
         let online_only = host.is_online_only(policy);
         Some(Self {
             host,
@@ -56,9 +48,7 @@ impl<'a> Case<'a> {
             requests: if online_only { &NOTHING_ASKED } else { &host.requests },
             now: whole(exact),
             exact,
-            progress,
-            was_provisioned,
-            unreadable,
+            record: host.record(),
         })
     }
 
@@ -76,13 +66,18 @@ impl<'a> Case<'a> {
         self.seen.pace.map_or(Next::OnChange, Next::After)
     }
 
+    /// How far a reboot has come.
+    pub(crate) fn progress(&self) -> Option<&RebootProgress> {
+        self.record.known()?.progress.as_ref()
+    }
+
     pub(crate) fn reason(&self) -> Option<Reason> {
-        self.progress.as_ref().map(|progress| progress.reason)
+        self.progress().map(|progress| progress.reason)
     }
 
     /// Whether this is so in what the record says.
     pub(crate) fn recorded(&self, is_so: impl FnOnce(&RebootProgress) -> bool) -> bool {
-        self.progress.as_ref().is_some_and(is_so)
+        self.progress().is_some_and(is_so)
     }
 
     pub(crate) fn is(&self, reason: Reason) -> bool {
@@ -137,7 +132,7 @@ impl<'a> Case<'a> {
 
     /// Since when the host is held off, where that was seen and nothing was done since.
     pub(crate) fn held_since(&self) -> Option<Timestamp> {
-        self.progress.as_ref().and_then(RebootProgress::held_since)
+        self.progress().and_then(RebootProgress::held_since)
     }
 
     /// Whether somebody holds a machine in maintenance that Ironic shows off, and Ironic was not asked for off in it for all who do.
@@ -199,12 +194,12 @@ impl<'a> Case<'a> {
 
     /// The soft attempt that is behind the host.
     pub(crate) fn soft(&self) -> Option<Soft> {
-        self.progress.as_ref().and_then(|progress| progress.soft)
+        self.progress().and_then(|progress| progress.soft)
     }
 
     /// The soft attempt that was written down ahead of its call. Whether Ironic took that, the record does not say.
     pub(crate) fn soft_ahead(&self) -> Option<Soft> {
-        let ahead = self.progress.as_ref().filter(|it| it.reason == Reason::SoftPowerOff)?;
+        let ahead = self.progress().filter(|it| it.reason == Reason::SoftPowerOff)?;
         ahead.soft.is_none().then_some(Soft { since: ahead.since, last: ahead.since })
     }
 
@@ -354,7 +349,7 @@ impl<'a> Case<'a> {
     /// Whether handing the host over now would leave something half done.
     pub(crate) fn is_in_the_middle(&self) -> bool {
         // Nothing is ended of which nobody can read what it was.
-        if self.unreadable.is_some() {
+        if matches!(self.record, Kept::Unreadable(_)) {
             return false;
         }
         let node = match &self.seen.node {
@@ -406,7 +401,7 @@ impl<'a> Case<'a> {
     pub(crate) fn was_ours(&self) -> bool {
         let managed = [Reason::Managed, Reason::TwoWriters];
         let managed = self.host.managed().is_some_and(|it| managed.contains(&it.reason));
-        managed || self.was_provisioned == Some(true)
+        managed || self.record.known().is_some_and(|record| record.was_provisioned)
     }
 
     /// Whether something is to be done, or may be, once more is known of the node.

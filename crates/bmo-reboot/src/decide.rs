@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use api_types::metal3::KeySet;
+use api_types::metal3::{Kept, KeySet};
 use api_types::names::ferrite::PAUSED_BY_BMO_REBOOT;
 use api_types::names::metal3::{PAUSED, REBOOT};
 use controller_kit::engine::{Event, Next, Reason as _, Rule};
@@ -154,7 +154,7 @@ fn detached(case: &Case<'_>) -> Option<Decision> {
 /// Of a host whose record says nothing that can be relied on nobody knows whether its power was cut, nor for whom it is held
 /// off. It stays as it is until somebody has decided what that record is worth.
 fn unreadable(case: &Case<'_>) -> Option<Decision> {
-    let why = case.unreadable.as_ref()?;
+    let Kept::Unreadable(why) = &case.record else { return None };
     Some(case.refused(Reason::RecordUnreadable, &text::record_unreadable(why)))
 }
 
@@ -181,7 +181,7 @@ fn left_provisioned(case: &Case<'_>) -> Option<Decision> {
         }
         draft.write.status.clear_stamps = stamped;
         draft.no_trouble();
-        if case.progress.is_some() {
+        if case.progress().is_some() {
             let progress = draft.step(Reason::Deprovisioned);
             draft.progress(progress, text::DEPROVISIONED);
         }
@@ -338,9 +338,8 @@ fn accept(case: &Case<'_>) -> Option<Decision> {
     if last != case.host.last {
         draft.correct_stamps();
     }
-    let conditions = Vec::new();
-    let begun = Host { pending: Some(pending), last, conditions, ..case.host.clone() };
-    let next = Case { host: &begun, progress: None, unreadable: None, ..*case };
+    let begun = Host { pending: Some(pending), last, ..case.host.clone() };
+    let next = Case { host: &begun, record: Kept::Absent, ..*case };
     if !case.must_stay_on() {
         return Some(go_off(&next, draft, node));
     }
@@ -482,7 +481,7 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
         }
         return Some(draft.finish(Reason::PowerFailed, Next::OnChange));
     }
-    let progress = case.progress.as_ref();
+    let progress = case.progress();
     // Which holds were answered by a reset must not be forgotten, or they are answered again and again. One that is gone
     // is: should it come back, somebody asks anew.
     let served = |key: &&str| progress.is_some_and(|progress| progress.has_served(key));

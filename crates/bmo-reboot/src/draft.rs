@@ -1,7 +1,7 @@
 //! A decision while it is being made. It starts with what every pass brings up to date and leaves out what is already so.
 
 use api_types::condition::find;
-use api_types::metal3::ErrorType;
+use api_types::metal3::{ErrorType, Kept};
 use api_types::names::ferrite::CONDITION_REBOOTING;
 use controller_kit::engine::{Event, Next, Reason as _};
 use k8s_openapi::jiff::Timestamp;
@@ -22,7 +22,7 @@ pub(crate) struct Draft<'a> {
     pub(crate) write: Box<Write>,
     events: Vec<Event>,
     /// How far it has come, where that still counts.
-    progress: Option<RebootProgress>,
+    progress: Option<&'a RebootProgress>,
     rebooting: bool,
     /// That the power was cut in this cycle, or is to be.
     pub(crate) hard: bool,
@@ -37,7 +37,7 @@ impl<'a> Draft<'a> {
             case,
             write: Box::default(),
             events: Vec::new(),
-            progress: case.progress.clone(),
+            progress: case.progress(),
             rebooting: case.in_cycle(),
             hard: case.was_hard(),
             soft: case.soft(),
@@ -88,9 +88,11 @@ impl<'a> Draft<'a> {
     }
 
     fn remember_provisioned(&mut self, provisioned: bool) {
-        let known = self.case.was_provisioned;
-        self.write.status.was_provisioned =
-            known.is_some_and(|known| known != provisioned).then_some(provisioned);
+        let known = match &self.case.record {
+            Kept::Unreadable(_) => return,
+            known => known.known().is_some_and(|record| record.was_provisioned),
+        };
+        self.write.status.was_provisioned = (known != provisioned).then_some(provisioned);
     }
 
     fn managed(&mut self, managed: bool, reason: Reason, message: String) {
@@ -133,7 +135,7 @@ impl<'a> Draft<'a> {
 
     /// How far it has come. As long as that stays the same, so does its time.
     pub(crate) fn step(&self, reason: Reason) -> RebootProgress {
-        let known = self.progress.as_ref();
+        let known = self.progress;
         let same = known.filter(|known| known.reason == reason);
         let held = known.filter(|_| reason == Reason::HeldOff).and_then(RebootProgress::held_since);
         let since = same.map(|known| known.since).or(held).unwrap_or(self.case.now);
@@ -150,7 +152,7 @@ impl<'a> Draft<'a> {
     pub(crate) fn progress(&mut self, progress: RebootProgress, what: &str) {
         let host = self.case.host;
         let (reason, told) = (progress.reason, text::step(&progress, what));
-        let news = self.progress.as_ref().is_none_or(|known| known.reason != reason);
+        let news = self.progress.is_none_or(|known| known.reason != reason);
         if news && reason == Reason::HeldOff {
             // All keys may be too much for an event.
             let text = text::now_held_off(host.requests.holds(), progress.hard);
@@ -163,7 +165,7 @@ impl<'a> Draft<'a> {
             *shown == rebooting(&progress, &told, generation)
         });
         let status = &mut self.write.status;
-        if shown && self.progress.as_ref() == Some(&progress) {
+        if shown && self.progress == Some(&progress) {
             (status.progress, status.told) = (None, String::new());
         } else {
             (status.progress, status.told) = (Some(progress), told);
@@ -172,7 +174,7 @@ impl<'a> Draft<'a> {
 
     /// A soft attempt that is begun afresh has its whole time.
     pub(crate) fn begun_afresh(&mut self) {
-        self.progress = self.progress.take().filter(|it| it.reason != Reason::SoftPowerOff);
+        self.progress = self.progress.filter(|it| it.reason != Reason::SoftPowerOff);
     }
 
     /// A step between Ironic and us. What was tried softly until then is remembered.
@@ -189,7 +191,7 @@ impl<'a> Draft<'a> {
     /// It cannot go on for now. Why is written once: the wording of a network's failures changes with every try. A reset is written
     /// down ahead of every try, so it is told once an hour.
     pub(crate) fn waiting(&mut self, reason: Reason, why: &str) {
-        let known = self.progress.as_ref();
+        let known = self.progress;
         if known.is_some_and(|known| known.reason == reason) {
             return;
         }
@@ -208,14 +210,14 @@ impl<'a> Draft<'a> {
     /// Who has joined the holds of a host that is held off for others already is told why it waits. For those nothing changes, and
     /// only they are named beside the reason: whoever is named there relies on it.
     pub(crate) fn joining(&mut self, reason: Reason) {
-        let held = self.progress.clone().filter(|known| known.reason == Reason::HeldOff);
+        let held = self.progress.filter(|known| known.reason == Reason::HeldOff);
         let Some(known) = held else { return };
         let holds = self.case.host.requests.holds();
         let (held, new): (Vec<_>, Vec<_>) = holds.partition(|key| known.held.names(key));
         if new.is_empty() {
             return;
         }
-        self.progress(known, &text::held_off_for_some(&held, new.len(), reason));
+        self.progress(known.clone(), &text::held_off_for_some(&held, new.len(), reason));
         if self.write.status.progress.is_some() {
             let new = || new.iter().copied();
             let text = text::not_yet_held_off(new(), reason);
@@ -245,8 +247,7 @@ impl<'a> Draft<'a> {
             let trouble = Trouble { kind, count, message: problem.to_owned() };
             self.write.status.trouble = Some(Some(trouble));
         }
-        let repeated =
-            self.progress.as_ref().is_some_and(|known| known.reason == Reason::PowerFailed);
+        let repeated = self.progress.is_some_and(|known| known.reason == Reason::PowerFailed);
         self.progress = None;
         self.exact_phase(step, &text::failed(problem));
         if !repeated && count == 1 {
@@ -318,7 +319,7 @@ impl<'a> Draft<'a> {
     ) -> Decision {
         self.joining(reason);
         let is_ahead = clean || !call.is_off();
-        let waits = self.progress.as_ref().is_none_or(|known| {
+        let waits = self.progress.is_none_or(|known| {
             use Reason::{
                 Completed, IronicUnreachable, NodeBusy, Offline, PoweredOff, RequestAccepted,
             };

@@ -20,7 +20,7 @@ const SOFT_SLICE_MIN: Duration = Duration::from_secs(1);
 
 /// One step closer to off: wait, ask the operating system, or cut the power.
 pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Decision {
-    let progress = case.progress.as_ref();
+    let progress = case.progress();
     let asked = case.host.in_cycle() || case.is_held();
     let any_hard = asked && case.requests.any_hard();
     let was_hard = case.was_hard();
@@ -132,7 +132,7 @@ fn is_exhausted(case: &Case<'_>, soft: Soft, node: &Node) -> bool {
 /// Cuts the power, again and again if need be.
 fn cut(case: &Case<'_>, mut draft: Draft<'_>, node: &Node, exhausted: bool) -> Decision {
     let failed = case.is(Reason::HardPowerOff).then_some(node.last_error.as_ref()).flatten();
-    let progress = case.progress.as_ref();
+    let progress = case.progress();
     if let Some(problem) = failed {
         return draft.retried(true, problem);
     }
@@ -162,7 +162,7 @@ pub(crate) fn reset(
     node: &Node,
     hopeless: bool,
 ) -> Decision {
-    let progress = case.progress.as_ref();
+    let progress = case.progress();
     let asked = progress.filter(|progress| progress.reason == Reason::Restarting);
     let hard = hopeless
         || case.requests.any_hard()
@@ -205,7 +205,7 @@ pub(crate) fn was_reset(case: &Case<'_>, draft: &mut Draft<'_>) {
     }
     draft.write.status.last = Some(last_stamp(case));
     draft.no_trouble();
-    let hard = case.progress.as_ref().is_none_or(|progress| progress.hard);
+    let hard = case.progress().is_none_or(|progress| progress.hard);
     let reason = if case.is_held() { Reason::Restarting } else { Reason::PoweringOn };
     let (reset, served) = (Some(Reset::Taken { hard }), KeySet::of(case.requests.holds()));
     let progress = RebootProgress { rebooting: true, reset, served, ..draft.step(reason) };

@@ -25,8 +25,7 @@ pub(crate) fn is_ahead(case: &Case<'_>, stamp: Timestamp) -> bool {
 /// How long a failure is still to be waited for. One of the future was written by a clock that is ahead of ours: nobody
 /// knows how old it is, and waiting until then could take for ever.
 pub(crate) fn still_waiting(case: &Case<'_>, off: bool) -> Option<Duration> {
-    let failed =
-        case.progress.as_ref().filter(|progress| progress.reason == Reason::PowerFailed)?;
+    let failed = case.progress().filter(|progress| progress.reason == Reason::PowerFailed)?;
     if failed.since > case.exact {
         return None;
     }
