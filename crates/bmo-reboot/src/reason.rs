@@ -187,6 +187,13 @@ reasons! {
     }
 }
 
+#[expect(clippy::derivable_impls, reason = "the table gives its entries no attributes")]
+impl Default for Reason {
+    fn default() -> Self {
+        Self::AtRest
+    }
+}
+
 impl Reason {
     /// Why a call is made, and under which reason it is written down ahead.
     pub fn of_call(call: Call) -> Self {

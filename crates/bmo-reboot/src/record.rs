@@ -33,7 +33,7 @@ pub struct Record {
 }
 
 /// How far a reboot, or a plain change of power, has come.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RebootProgress {
     /// Whether a reboot is under way; a plain change of power to match `spec.online` is none.
@@ -156,18 +156,7 @@ impl Record {
 impl RebootProgress {
     /// A step that begins then, of which no more is to be said.
     pub fn new(reason: Reason, since: Timestamp) -> Self {
-        Self {
-            rebooting: false,
-            reason,
-            since,
-            hard: false,
-            soft: None,
-            held: KeySet::default(),
-            sight: None,
-            doubt: None,
-            reset: None,
-            served: KeySet::default(),
-        }
+        Self { reason, since, ..Self::default() }
     }
 
     /// Whether Ironic was asked for off for each of these because the node is in maintenance, and the host was off then.
