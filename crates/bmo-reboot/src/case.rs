@@ -207,20 +207,16 @@ impl<'a> Case<'a> {
     /// a power-on is one of these only for those who hold the machine. A machine that must stay on is not asked for off; in a
     /// cycle its reset ends the doubt, and without one nothing would.
     pub(crate) fn off_may_have_failed(&self, node: &Node) -> bool {
-        use Reason::{
-            HardPowerOff, IronicUnreachable, NodeBusy, PowerFailed, PowerUnknown, RequestAccepted,
-            SoftPowerOff,
-        };
-        let asked = match self.reason() {
-            Some(SoftPowerOff | HardPowerOff) => true,
-            Some(RequestAccepted | NodeBusy | IronicUnreachable | PowerUnknown) => {
-                self.was_hard() || self.host.powered_on
+        let asked = self.reason().is_some_and(|reason| match reason {
+            Reason::SoftPowerOff | Reason::HardPowerOff => true,
+            Reason::PowerFailed => self.was_hard(),
+            Reason::PoweringOn | Reason::Restarting => false,
+            // Nobody of us knows what happened while a host was not looked after.
+            waits => {
+                let open = waits.is_phase() || waits.is_refusal();
+                open && (self.was_hard() || self.host.powered_on)
             }
-            Some(PowerFailed) => self.was_hard(),
-            // Nobody of us knows what happened meanwhile.
-            Some(reason) if reason.is_refusal() => self.was_hard() || self.host.powered_on,
-            _ => false,
-        };
+        });
         // What was held was seen off, so no call of ours is open.
         let asked = asked && self.held_since().is_none();
         let doubted = !self.must_stay_on() || self.in_cycle();

@@ -210,39 +210,21 @@ impl Reason {
         Self::ALL.iter().copied().find(|it| it.as_str() == word)
     }
 
-    /// Whether something is under way between Ironic and us.
+    fn is_read_in(self, place: Location) -> bool {
+        self.about().places.contains(&place)
+    }
+
+    /// Whether something is under way between Ironic and us: a step of a cycle, and none at which a host rests.
     pub fn is_phase(self) -> bool {
-        matches!(
-            self,
-            Self::RequestAccepted
-                | Self::SoftPowerOff
-                | Self::HardPowerOff
-                | Self::Restarting
-                | Self::PowerFailed
-                | Self::NodeBusy
-                | Self::IronicUnreachable
-                | Self::PowerUnknown
-                | Self::PoweringOn
-        )
+        use Reason::{Completed, Deprovisioned, HeldOff, HoldUnsupported, Offline, PoweredOff};
+        let rests = [Completed, Deprovisioned, HeldOff, HoldUnsupported, Offline, PoweredOff];
+        self.is_read_in(REBOOTING) && !rests.contains(&self)
     }
 
     /// Whether the host is not looked after for this reason.
     pub fn is_refusal(self) -> bool {
-        matches!(
-            self,
-            Self::NotSelected
-                | Self::Deleting
-                | Self::Paused
-                | Self::Detached
-                | Self::RecordUnreadable
-                | Self::NoCredentials
-                | Self::NotProvisioned
-                | Self::NodeShared
-                | Self::NodeNotFound
-                | Self::NodeRegistering
-                | Self::OperatorAtWork
-                | Self::Refused
-        )
+        let served = [Self::Managed, Self::OnlineOnly, Self::TwoWriters, Self::PowerUnknown];
+        self.is_read_in(POWER_MANAGED) && !served.contains(&self)
     }
 }
 
@@ -256,6 +238,23 @@ mod tests {
             assert_eq!(Reason::parse(reason.as_str()), Some(reason));
         }
         assert_eq!(Reason::parse("Unheard"), None);
+    }
+
+    #[test]
+    fn a_step_between_ironic_and_us_is_no_refusal_and_a_rest_is_neither() {
+        let all = |is: fn(Reason) -> bool| {
+            let all = Reason::ALL.iter().filter(|it| is(**it)).map(|it| it.as_str());
+            all.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(
+            all(Reason::is_phase),
+            "IronicUnreachable RequestAccepted SoftPowerOff HardPowerOff Restarting PowerFailed NodeBusy PoweringOn PowerUnknown"
+        );
+        assert_eq!(
+            all(Reason::is_refusal),
+            "NotSelected Deleting Paused Detached RecordUnreadable NoCredentials NotProvisioned NodeShared NodeNotFound \
+             NodeRegistering OperatorAtWork Refused"
+        );
     }
 
     #[test]
