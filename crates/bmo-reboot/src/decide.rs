@@ -26,10 +26,8 @@ use crate::settings::Policy;
 use crate::text;
 use crate::waits::{NODE_BUSY_RETRY, is_ahead, last_stamp, still_early, still_waiting};
 
-/// When to look again at a node whose power Ironic does not know, should nobody have told before.
-const POWER_UNKNOWN_RECHECK: Duration = Duration::from_secs(20);
-/// When to look again whether others have done with a node what they have to, of which nothing need tell.
-const NODE_RECHECK: Duration = Duration::from_secs(60);
+/// When to look again at a node that has another name, or whose power Ironic knows again, should nobody have told before.
+const NODE_RECHECK: Duration = Duration::from_secs(20);
 /// How long the stamp of a power-on that Ironic does not take stands for the next tries: each is a write of the whole host.
 const STAMP_REUSE: Duration = Duration::from_secs(60);
 
@@ -258,8 +256,7 @@ fn take_over(case: &Case<'_>) -> Option<Decision> {
     if let Some(state) = case.being_registered() {
         // Paused in the middle of that, the operator would never come to its end.
         let message = text::node_registering(&host.node, state);
-        let next = Next::After(NODE_RECHECK);
-        return Some(case.refused_until(Reason::NodeRegistering, &message, next));
+        return Some(case.refused(Reason::NodeRegistering, &message));
     }
     if host.needs_operator {
         return Some(case.refused(Reason::OperatorAtWork, text::OPERATOR_AT_WORK));
@@ -268,8 +265,7 @@ fn take_over(case: &Case<'_>) -> Option<Decision> {
         return Some(case.refused(Reason::PowerUnknown, text::OUT_OF_REACH));
     }
     if case.only_node_stays_on() {
-        let (message, next) = (text::OPERATOR_TELLS_IRONIC, Next::After(NODE_RECHECK));
-        return Some(case.refused_until(Reason::OperatorAtWork, message, next));
+        return Some(case.refused(Reason::OperatorAtWork, text::OPERATOR_TELLS_IRONIC));
     }
     let mut draft = Draft::new(case);
     draft.annotate(PAUSED, Some(PAUSED_BY_BMO_REBOOT));
@@ -464,7 +460,7 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
     }
     if node.power == Power::Unknown {
         let problem = text::POWER_UNKNOWN;
-        let next = if case.waits() { Next::After(POWER_UNKNOWN_RECHECK) } else { Next::OnChange };
+        let next = if case.waits() { Next::After(NODE_RECHECK) } else { Next::OnChange };
         let draft = nobody_sees(case, problem, (problem.to_owned(), None));
         return Some(draft.finish(Reason::PowerUnknown, next));
     }

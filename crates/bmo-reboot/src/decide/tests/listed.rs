@@ -80,3 +80,19 @@ fn that_a_node_alone_still_says_that_its_machine_must_stay_on_is_looked_at() {
     let both = Host { disable_power_off: true, ..ours };
     assert!(!needs_look(&both, &banned));
 }
+
+#[test]
+fn a_list_tells_that_the_operator_has_done_with_a_node_what_it_had_to() {
+    let policy = Policy { takeover: true, ..Policy::default() };
+    let on_list = |host: &Host, node: &NodeSeen| -> Decision {
+        decide(&Observed { pace: None, ..observed(host, node) }, &policy, now())
+    };
+    let registered = change(shown(Power::On), |node| node.registration = Some("verifying"));
+    let banned = change(shown(Power::On), |node| node.disable_power_off = true);
+    for unready in [registered, banned] {
+        let told = after(host(), &on_list(&host(), &unready).into());
+        assert!(is_at_rest(&on_list(&told, &unready)), "{unready:?}");
+        let done = on_list(&told, &shown(Power::On));
+        assert!(super::needs_look(&done) && done.reason == Reason::TakenOver, "{done:?}");
+    }
+}

@@ -542,7 +542,7 @@ fn off_is_tried_again_within_half_a_minute_also_after_the_spread() {
             "{count}"
         );
     }
-    assert!(controller_kit::engine::queue::spread(POWER_UNKNOWN_RECHECK, 1.0) <= seconds(30));
+    assert!(controller_kit::engine::queue::spread(NODE_RECHECK, 1.0) <= seconds(30));
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn a_node_that_is_being_registered_is_not_taken_from_the_operator() {
     for state in ["enroll", "verifying", "manageable", "adopt failed", "adopting"] {
         let done = decided_by(&policy(), &host, &registered(state));
         assert_eq!((done.reason, done.annotations.len()), (Reason::NodeRegistering, 0), "{state}");
-        assert_eq!((done.call, done.next), (None, Next::After(seconds(60))), "{state}");
+        assert_eq!((done.call, done.next), (None, Next::OnChange), "{state}: a list tells");
         let told = done.status.managed.clone().unwrap();
         assert!(!told.managed && told.message.contains(state), "{}", told.message);
         host = after(host, &done);
@@ -115,13 +115,14 @@ fn the_operator_has_the_power_of_a_host_on_which_it_has_work_to_do() {
     let asked = with(&[(HOLD, HARD)]);
     let off = Host { powered_on: false, ..host() };
     let needed = |host: &Host| Host { needs_operator: true, ..host.clone() };
-    for (host, seen, again) in [
-        (needed(&asked), node(Power::On), Next::OnChange),
-        (needed(&off), node(Power::Off), Next::OnChange),
-        (asked.clone(), stays_on, Next::After(seconds(60))),
+    for (host, seen) in [
+        (needed(&asked), node(Power::On)),
+        (needed(&off), node(Power::Off)),
+        (asked.clone(), stays_on),
     ] {
         let done = decided_by(&policy(), &host, &seen);
-        assert_eq!((done.reason, done.call, done.next), (Reason::OperatorAtWork, None, again));
+        let told = (done.reason, done.call, done.next);
+        assert_eq!(told, (Reason::OperatorAtWork, None, Next::OnChange));
         assert!(done.annotations.is_empty() && done.status.pending.is_none(), "{done:?}");
         let told = done.status.managed.clone().unwrap();
         assert!(!told.managed && told.message.contains("the operator has"), "{}", told.message);
