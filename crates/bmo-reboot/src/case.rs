@@ -182,14 +182,13 @@ impl<'a> Case<'a> {
     }
 
     /// What becomes of a change of power, for people.
-    pub(crate) fn wanted(&self, what: &str) -> String {
-        text::wanted(&self.wanted_by(), what)
+    pub(crate) fn change(&self, hard: bool, what: &str) -> String {
+        text::change(hard, &self.wanted_by(), what)
     }
 
     /// The same of a soft attempt that began then.
-    pub(crate) fn wanted_softly(&self, since: Timestamp) -> String {
-        let end = since.checked_add(self.policy.soft_timeout).unwrap_or(since);
-        text::softly(&self.wanted_by(), end)
+    pub(crate) fn softly(&self, since: Timestamp) -> String {
+        text::softly(since.checked_add(self.policy.soft_timeout).unwrap_or(since))
     }
 
     /// The soft attempt that is behind the host.

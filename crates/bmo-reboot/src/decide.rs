@@ -471,7 +471,7 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
         // All others are asked for off. Of these nobody knows more until Ironic finds them on, or the hold goes.
         let told = text::may_be_on(problem, case.must_stay_on());
         if case.failed_power_on(node).is_some() {
-            draft.failed(false, &told);
+            draft.fail(draft.failure(), &told);
         } else {
             draft.phase(Reason::PowerFailed, false, &text::failed(&told));
         }
@@ -491,14 +491,12 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
             return Some(draft.finish(Reason::PowerFailed, Next::OnChange));
         }
         if progress.reason == Reason::PowerFailed && case.was_hard() {
-            if progress.served != served {
-                let problem = match progress.reset {
-                    Some(Reset::Failed { hard }) => text::reset_failed(hard, problem),
-                    _ => problem.clone(),
-                };
-                let what = text::change(true, &text::failed(&problem));
-                draft.progress(RebootProgress { served, ..progress.clone() }, &what);
-            }
+            let problem = match progress.reset {
+                Some(Reset::Failed { hard }) => text::reset_failed(hard, problem),
+                _ => problem.clone(),
+            };
+            let what = case.change(true, &text::failed(&problem));
+            draft.progress(RebootProgress { served, ..progress.clone() }, &what);
             return Some(draft.finish(Reason::PowerFailed, Next::OnChange));
         }
     }

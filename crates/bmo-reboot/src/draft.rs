@@ -184,7 +184,7 @@ impl<'a> Draft<'a> {
 
     fn exact_phase(&mut self, step: RebootProgress, what: &str) {
         let soft = self.soft.filter(|_| !step.hard);
-        let what = text::change(step.hard, what);
+        let what = self.case.change(step.hard, what);
         self.progress(RebootProgress { rebooting: self.rebooting, soft, ..step }, &what);
     }
 
@@ -225,17 +225,12 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Ironic could not change the power. Gives how often in a row that was.
-    pub(crate) fn failed(&mut self, off: bool, problem: &str) -> i64 {
-        self.fail(RebootProgress { hard: off, ..self.failure() }, problem)
-    }
-
     /// The step of a failure. One that is repeated is a new one: its time starts anew.
     pub(crate) fn failure(&self) -> RebootProgress {
         RebootProgress::new(Reason::PowerFailed, self.case.now)
     }
 
-    /// The same, at a step that says more.
+    /// Ironic could not change the power. Gives how often in a row that was.
     pub(crate) fn fail(&mut self, step: RebootProgress, problem: &str) -> i64 {
         let known = &self.case.host.trouble;
         let ours = !known.is_anothers();
@@ -338,7 +333,7 @@ impl<'a> Draft<'a> {
 
     /// Ends with a change of power that failed and is tried again.
     pub(crate) fn retried(mut self, off: bool, problem: &str) -> Decision {
-        let count = self.failed(off, problem);
+        let count = self.fail(RebootProgress { hard: off, ..self.failure() }, problem);
         let wait = retry_delay(off, &self.case.host.trouble, count);
         self.finish(Reason::PowerFailed, Next::After(wait))
     }

@@ -26,8 +26,8 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
     let was_hard = case.was_hard();
     if node.target.is_some() {
         if progress.is_none_or(|progress| progress.reason.is_refusal()) {
-            let message = case.wanted(text::WAITS_FOR_CHANGE);
-            draft.phase(Reason::RequestAccepted, any_hard || was_hard, &message);
+            let hard = any_hard || was_hard;
+            draft.phase(Reason::RequestAccepted, hard, text::WAITS_FOR_CHANGE);
         }
         // One that Ironic never ends is overdue by what was asked for.
         let reason = case.reason().filter(|it| it.is_phase()).unwrap_or(Reason::RequestAccepted);
@@ -63,11 +63,10 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
     let retried = progress.is_some_and(|it| !it.hard && it.waits_for_ironic());
     // Written ahead only where the failure that the node shows cannot be taken for the one of this attempt.
     if node.last_error.is_none() && !retried {
-        let message = case.wanted_softly(begun.map_or(case.now, |soft| soft.since));
+        let message = case.softly(begun.map_or(case.now, |soft| soft.since));
         draft.phase(Reason::SoftPowerOff, false, &message);
     } else if !case.reason().is_some_and(Reason::is_phase) {
-        let message = case.wanted(text::SOFT_COMES_NEXT);
-        draft.phase(Reason::RequestAccepted, false, &message);
+        draft.phase(Reason::RequestAccepted, false, text::SOFT_COMES_NEXT);
     }
     draft.ask(Call::SoftOff(left.min(case.policy.soft_slice).max(SOFT_SLICE_MIN)))
 }
@@ -146,10 +145,9 @@ fn cut(case: &Case<'_>, mut draft: Draft<'_>, node: &Node, exhausted: bool) -> D
     }
     let retried = progress.is_some_and(|it| it.hard && it.waits_for_ironic());
     if node.last_error.is_none() && !retried {
-        draft.phase(Reason::HardPowerOff, true, &case.wanted(text::WAS_ASKED));
+        draft.phase(Reason::HardPowerOff, true, text::WAS_ASKED);
     } else if !progress.is_some_and(|progress| progress.hard && progress.reason.is_phase()) {
-        let message = case.wanted(text::COMES_NEXT);
-        draft.phase(Reason::RequestAccepted, true, &message);
+        draft.phase(Reason::RequestAccepted, true, text::COMES_NEXT);
     }
     draft.ask(Call::Off)
 }
@@ -187,13 +185,12 @@ pub(crate) fn reset(
     }
     // Its stamp is not to lie after the machine is on again.
     if let Some(wait) = still_early(case) {
-        let message = case.wanted(text::WAITS_FOR_SECOND);
-        draft.phase(Reason::RequestAccepted, hard, &message);
+        draft.phase(Reason::RequestAccepted, hard, text::WAITS_FOR_SECOND);
         return draft.finish(Reason::RequestAccepted, Next::After(wait));
     }
     let asked = Some(Reset::Asked { changed: node.changed.clone() });
     let step = draft.step(Reason::Restarting);
-    let what = text::change(hard, text::RESET_WAS_ASKED);
+    let what = case.change(hard, text::RESET_WAS_ASKED);
     draft.progress(RebootProgress { rebooting: true, hard, reset: asked, ..step }, &what);
     draft.ask(if hard { Call::Reboot } else { Call::SoftReboot(case.policy.soft_timeout) })
 }

@@ -32,10 +32,10 @@ pub fn settle(
                     let begun = case.soft().or_else(|| case.soft_ahead());
                     let since = begun.map_or(case.now, |soft| soft.since);
                     draft.soft = Some(Soft { since, last: case.now });
-                    draft.phase(Reason::SoftPowerOff, false, &case.wanted_softly(since));
+                    draft.phase(Reason::SoftPowerOff, false, &case.softly(since));
                 }
                 Call::Off => {
-                    draft.phase(Reason::HardPowerOff, true, &case.wanted(text::WAS_ASKED));
+                    draft.phase(Reason::HardPowerOff, true, text::WAS_ASKED);
                 }
                 Call::On => switching_on(&case, &mut draft, false, None),
                 Call::Reboot | Call::SoftReboot(_) => was_reset(&case, &mut draft),
@@ -62,10 +62,10 @@ pub fn settle(
                 }
                 Call::SoftOff(_) if waited && !case.was_hard() => {
                     let since = case.soft().map_or(case.now, |soft| soft.since);
-                    draft.phase(Reason::SoftPowerOff, false, &case.wanted_softly(since));
+                    draft.phase(Reason::SoftPowerOff, false, &case.softly(since));
                 }
                 Call::Off if waited && case.was_hard() => {
-                    draft.phase(Reason::HardPowerOff, true, &case.wanted(text::WAS_ASKED));
+                    draft.phase(Reason::HardPowerOff, true, text::WAS_ASKED);
                 }
                 _ => {}
             }

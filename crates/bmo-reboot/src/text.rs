@@ -70,9 +70,9 @@ pub fn step(progress: &RebootProgress, what: &str) -> String {
     text + &sight
 }
 
-/// A change towards off.
-pub fn change(hard: bool, rest: &str) -> String {
-    if hard { format!("Hard power-off {rest}") } else { format!("Power change {rest}") }
+/// What becomes of a change, and who wants it.
+pub fn change(hard: bool, who: &str, what: &str) -> String {
+    format!("{} for {who} {what}", if hard { "Hard power-off" } else { "Power change" })
 }
 
 /// A change that has to wait.
@@ -84,11 +84,6 @@ pub fn waits(why: &str) -> String {
 pub const BY_A_WITHDRAWN_REQUEST: &str = "a request that was withdrawn";
 /// Who wants a change that no annotation asks for.
 pub const BY_ONLINE: &str = "spec.online";
-
-/// What becomes of a change.
-pub fn wanted(who: &str, what: &str) -> String {
-    format!("for {who} {what}")
-}
 
 /// It has to wait.
 pub const WAITS_FOR_CHANGE: &str = "waits for a change that is under way";
@@ -106,9 +101,9 @@ pub const RESET_WAS_ASKED: &str = "by a reset was asked of Ironic";
 pub const HARD_COMES_NEXT: &str = "comes next: the driver has no soft power-off";
 
 /// A soft attempt, and when it ends.
-pub fn softly(who: &str, end: Timestamp) -> String {
+pub fn softly(end: Timestamp) -> String {
     format!(
-        "for {who}: the operating system is asked to shut down. The power is cut at {end} unless it is off by then"
+        "asks the operating system to shut down and cuts the power at {end} unless it is off by then"
     )
 }
 
