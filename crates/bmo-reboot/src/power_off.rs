@@ -15,9 +15,6 @@ use crate::record::{RebootProgress, Reset, Soft};
 use crate::text;
 use crate::waits::{NODE_BUSY_RETRY, last_stamp, still_early, still_waiting};
 
-/// Ironic takes no shorter soft attempt.
-const SOFT_SLICE_MIN: Duration = Duration::from_secs(1);
-
 /// One step closer to off: wait, ask the operating system, or cut the power.
 pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Decision {
     let progress = case.progress();
@@ -68,7 +65,7 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
     } else if !case.reason().is_some_and(Reason::is_phase) {
         draft.phase(Reason::RequestAccepted, false, text::SOFT_COMES_NEXT);
     }
-    draft.ask(Call::SoftOff(left.min(case.policy.soft_slice).max(SOFT_SLICE_MIN)))
+    draft.ask(Call::SoftOff(left.min(case.policy.soft_slice)))
 }
 
 /// Has Ironic look at a machine that somebody holds and that it shows off: what it shows is as old as its last look, and somebody
@@ -79,8 +76,7 @@ pub(crate) fn prove_off(case: &Case<'_>) -> Option<Decision> {
     let node = case.node().filter(|_| asks)?;
     let mut draft = Draft::unseen(case);
     let hard = case.was_hard() || case.requests.any_hard();
-    let softly = case.policy.soft_slice.min(case.policy.soft_timeout).max(SOFT_SLICE_MIN);
-    let call = if hard { Call::Off } else { Call::SoftOff(softly) };
+    let call = if hard { Call::Off } else { Call::SoftOff(case.policy.soft_slice) };
     if let Some(why) = &node.engaged {
         if case.held_since().is_none() {
             return Some(draft.deferred(Reason::NodeBusy, why));
@@ -123,9 +119,7 @@ fn is_exhausted(case: &Case<'_>, soft: Soft, node: &Node) -> bool {
     let slice = case.policy.soft_timeout.saturating_sub(before).min(case.policy.soft_slice);
     let failed = node.last_error.as_ref().is_some_and(|error| !error.contains(ABORTED));
     let refused = failed && case.age(soft.last) < slice / 2;
-    // One of less than a second is none.
-    let is_over = case.age(soft.since) + SOFT_SLICE_MIN > case.policy.soft_timeout;
-    is_over || refused
+    case.age(soft.since) >= case.policy.soft_timeout || refused
 }
 
 /// Cuts the power, again and again if need be.
