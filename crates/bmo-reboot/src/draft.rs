@@ -214,14 +214,8 @@ impl<'a> Draft<'a> {
         let Some(known) = held else { return };
         let holds = self.case.host.requests.holds();
         let (held, new): (Vec<_>, Vec<_>) = holds.partition(|key| known.held.names(key));
-        if new.is_empty() {
-            return;
-        }
-        self.progress(known.clone(), &text::held_off_for_some(&held, new.len(), reason));
-        if self.write.status.progress.is_some() {
-            let new = || new.iter().copied();
-            let text = text::not_yet_held_off(new(), reason);
-            self.note(reason == Reason::IronicUnreachable, reason, new(), &text);
+        if !new.is_empty() {
+            self.progress(known.clone(), &text::held_off_for_some(&held, new.len(), reason));
         }
     }
 

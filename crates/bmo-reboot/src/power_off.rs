@@ -13,7 +13,7 @@ use crate::model::{Call, Decision, Node, OFF_CONFIRM_DELAY, OffProof};
 use crate::reason::Reason;
 use crate::record::{RebootProgress, Reset, Soft};
 use crate::text;
-use crate::waits::{NODE_BUSY_RETRY, last_stamp, still_early, still_waiting};
+use crate::waits::{last_stamp, still_early, still_waiting};
 
 /// One step closer to off: wait, ask the operating system, or cut the power.
 pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Decision {
@@ -74,16 +74,11 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
 pub(crate) fn prove_off(case: &Case<'_>) -> Option<Decision> {
     let asks = case.is_off() && case.is_unproven() && !case.host.deleting;
     let node = case.node().filter(|_| asks)?;
-    let mut draft = Draft::unseen(case);
+    let draft = Draft::unseen(case);
     let hard = case.was_hard() || case.requests.any_hard();
     let call = if hard { Call::Off } else { Call::SoftOff(case.policy.soft_slice) };
     if let Some(why) = &node.engaged {
-        if case.held_since().is_none() {
-            return Some(draft.deferred(Reason::NodeBusy, why));
-        }
-        // For those for whom it is held off already nothing changes.
-        draft.joining(Reason::NodeBusy);
-        return Some(draft.finish(Reason::NodeBusy, Next::After(NODE_BUSY_RETRY)));
+        return Some(draft.not_taken(call, true, Reason::NodeBusy, why));
     }
     match (node.off_proof, &node.last_error) {
         (OffProof::Failed, Some(problem)) => return Some(draft.retried(true, problem)),

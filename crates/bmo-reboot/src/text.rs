@@ -1,5 +1,6 @@
 //! Every sentence of the conditions and events about a host. Programs read the record; nothing reads these.
 
+use controller_kit::engine::Reason as _;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::reason::Reason;
@@ -147,16 +148,8 @@ pub fn held_off_for_some(held: &[&str], waiting: usize, reason: Reason) -> Strin
         [] => "Held off".to_owned(),
         _ => held_off(held.iter().copied()),
     };
-    format!("{held}. Keys that still wait: {waiting} ({})", not_now(reason))
-}
-
-/// Why a hold waits. Not in Ironic's words, which change with every try.
-fn not_now(reason: Reason) -> &'static str {
-    match reason {
-        Reason::NodeBusy => "Ironic is busy with the node",
-        Reason::IronicUnreachable => "Ironic does not answer",
-        _ => NO_ROOM,
-    }
+    // Not in Ironic's words, which change with every try.
+    format!("{held}. Keys that still wait: {waiting} ({})", reason.as_str())
 }
 
 /// What those who hold a host are told whose machine is out of sight.
@@ -330,11 +323,6 @@ pub fn invalid(key: &str) -> String {
 pub fn now_held_off<'a>(holds: impl Iterator<Item = &'a str>, hard: bool) -> String {
     let held = format!("Held off by {}", named(holds));
     if hard { format!("{held}; the power was cut") } else { held }
-}
-
-/// Holds that have joined others.
-pub fn not_yet_held_off<'a>(holds: impl Iterator<Item = &'a str>, reason: Reason) -> String {
-    format!("Not yet held off for {}: {}", named(holds), not_now(reason))
 }
 
 /// A host that is held off was switched on by somebody.
