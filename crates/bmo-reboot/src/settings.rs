@@ -128,22 +128,13 @@ fn selector_of(text: &str) -> Result<Selector, String> {
             "labels such as a=b, a!=b, a in (b, c), a notin (b), a or !a, separated by commas; {part:?} is none"
         )
     };
-    let parts = parts(text).into_iter().map(str::trim);
-    parts.map(|part| expression(part).ok_or_else(|| wrong(part))).collect()
-}
-
-/// Splits at commas that are not between parentheses.
-fn parts(text: &str) -> Vec<&str> {
+    // A comma between parentheses separates values.
     let mut depth = 0;
-    text.split(|c| {
-        match c {
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            _ => {}
-        }
+    let parts = text.split(|c| {
+        depth += i32::from(c == '(') - i32::from(c == ')');
         c == ',' && depth == 0
-    })
-    .collect()
+    });
+    parts.map(str::trim).map(|part| expression(part).ok_or_else(|| wrong(part))).collect()
 }
 
 fn expression(part: &str) -> Option<Expression> {
