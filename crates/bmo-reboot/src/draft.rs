@@ -1,13 +1,13 @@
 //! A decision while it is being made. It starts with what every pass brings up to date and leaves out what is already so.
 
 use api_types::condition::find;
-use api_types::metal3::{ErrorType, Kept};
+use api_types::metal3::Kept;
 use api_types::names::ferrite::CONDITION_REBOOTING;
 use controller_kit::engine::{Event, Next, Reason as _};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::case::Case;
-use crate::model::{Call, Decision, Trouble, Write, rebooting};
+use crate::model::{Call, Decision, Failures, Trouble, Write, rebooting};
 use crate::reason::Reason;
 use crate::record::{Managed, RebootProgress, Soft};
 use crate::requests::{number, told_apart};
@@ -225,29 +225,28 @@ impl<'a> Draft<'a> {
     }
 
     /// Ironic could not change the power. Gives how often in a row that was.
-    pub(crate) fn fail(&mut self, step: RebootProgress, problem: &str) -> i64 {
-        let known = &self.case.host.trouble;
-        let ours = !known.is_anothers();
-        // Whoever writes statuses may have written any number.
-        let next = known.count.max(0).saturating_add(1);
-        let count = if known.kind.is_some() && ours { next } else { 1 };
-        if ours {
-            let kind = Some(ErrorType::PowerManagement);
-            let trouble = Trouble { kind, count, message: problem.to_owned() };
-            self.write.status.trouble = Some(Some(trouble));
+    pub(crate) fn fail(&mut self, step: RebootProgress, problem: &str) -> Failures {
+        let failures = match self.case.host.failures {
+            Failures::None => Failures::OfPower(1),
+            // Whoever writes statuses may have written any number.
+            Failures::OfPower(count) => Failures::OfPower(count.max(0).saturating_add(1)),
+            Failures::OfOthers => Failures::OfOthers,
+        };
+        if let Failures::OfPower(count) = failures {
+            self.write.status.trouble = Some(Some(Trouble { count, message: problem.to_owned() }));
         }
         let repeated = self.progress.is_some_and(|known| known.reason == Reason::PowerFailed);
         self.progress = None;
         self.exact_phase(step, &text::failed(problem));
-        if !repeated && count == 1 {
+        if !repeated && matches!(failures, Failures::OfPower(1) | Failures::OfOthers) {
             self.warn(Reason::PowerFailed, problem);
         }
-        count
+        failures
     }
 
     /// The power is as it should be, so a failure of ours is over. Failures of others are theirs.
     pub(crate) fn no_trouble(&mut self) {
-        if self.case.host.trouble.kind == Some(ErrorType::PowerManagement) {
+        if matches!(self.case.host.failures, Failures::OfPower(_)) {
             self.write.status.trouble = Some(None);
         }
     }
@@ -327,8 +326,8 @@ impl<'a> Draft<'a> {
 
     /// Ends with a change of power that failed and is tried again.
     pub(crate) fn retried(mut self, off: bool, problem: &str) -> Decision {
-        let count = self.fail(RebootProgress { hard: off, ..self.failure() }, problem);
-        let wait = retry_delay(off, &self.case.host.trouble, count);
+        let failures = self.fail(RebootProgress { hard: off, ..self.failure() }, problem);
+        let wait = retry_delay(off, failures);
         self.finish(Reason::PowerFailed, Next::After(wait))
     }
 

@@ -256,7 +256,7 @@ pub struct Host {
     /// Whether the last change of that was somebody else's.
     pub other_writer: bool,
     /// What its status says about failures.
-    pub trouble: Trouble,
+    pub failures: Failures,
     /// All its conditions, ours among them.
     pub conditions: Vec<Condition>,
 }
@@ -272,27 +272,25 @@ pub enum Pause {
     ByOthers,
 }
 
-/// The failure that a host's status shows.
+/// The failures that a host's status shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Failures {
+    /// None.
+    #[default]
+    None,
+    /// To change its power: so many in a row.
+    OfPower(i64),
+    /// Those of somebody else, beside which ours are not counted.
+    OfOthers,
+}
+
+/// The last failure to change the power.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Trouble {
-    /// Its type.
-    pub kind: Option<ErrorType>,
-    /// How often in a row.
+    /// How often in a row that was.
     pub count: i64,
     /// What happened.
     pub message: String,
-}
-
-impl Trouble {
-    /// How often in a row a change of power has failed. What failed for others says nothing of that.
-    pub fn failures(&self) -> i64 {
-        if self.kind == Some(ErrorType::PowerManagement) { self.count } else { 1 }
-    }
-
-    /// Whether it is the failure of somebody else, beside which ours are not counted.
-    pub fn is_anothers(&self) -> bool {
-        self.kind.as_ref().is_some_and(|kind| *kind != ErrorType::PowerManagement)
-    }
 }
 
 /// So much of Ironic's last failure is read: it may repeat whatever a management controller answered. It is to fit into a
@@ -443,14 +441,12 @@ impl Host {
                 || (last.is_some() && provisioning.last_powered_on.is_none()),
             other_writer: Managed::of(&status.conditions)
                 .is_some_and(|it| it.reason == Reason::TwoWriters),
-            trouble: Trouble {
+            failures: match status.error_type {
+                Some(ErrorType::PowerManagement) => Failures::OfPower(status.error_count),
+                Some(_) => Failures::OfOthers,
                 // An error that the operator has not named is none of ours either.
-                kind: status.error_type.or_else(|| {
-                    let other = status.operational_status == OperationalStatus::Error;
-                    other.then(|| ErrorType::Other(String::new()))
-                }),
-                count: status.error_count,
-                message: status.error_message,
+                None if status.operational_status == OperationalStatus::Error => Failures::OfOthers,
+                None => Failures::None,
             },
             conditions: status.conditions,
             key,

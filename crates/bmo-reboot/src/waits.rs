@@ -6,7 +6,7 @@ use api_types::time::until;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::case::{Case, second_after};
-use crate::model::Trouble;
+use crate::model::Failures;
 use crate::reason::Reason;
 
 /// When to try again what Ironic does not take now.
@@ -29,8 +29,7 @@ pub(crate) fn still_waiting(case: &Case<'_>, off: bool) -> Option<Duration> {
     if failed.since > case.exact {
         return None;
     }
-    let trouble = &case.host.trouble;
-    let delay = retry_delay(off, trouble, trouble.failures());
+    let delay = retry_delay(off, case.host.failures);
     delay.checked_sub(case.age(failed.since)).filter(|left| !left.is_zero())
 }
 
@@ -39,12 +38,16 @@ const OFF_DELAYS: [u64; 5] = [3, 5, 10, 20, 23];
 /// The same to switch on: twice as long each time, up to five minutes.
 const ON_DELAYS: [u64; 8] = [3, 6, 12, 24, 48, 96, 192, 300];
 
-/// How long to wait after `count` failures to switch off, or on.
-pub(crate) fn retry_delay(off: bool, before: &Trouble, count: i64) -> Duration {
-    // Beside somebody else's failure the count is unknown: as after the fifth.
-    let count = if !off && before.is_anothers() { 5 } else { count };
+/// How long to wait after these failures to switch off, or on.
+pub(crate) fn retry_delay(off: bool, failures: Failures) -> Duration {
+    let count = match failures {
+        Failures::OfPower(count) => count.max(1),
+        // Nobody knows how many: as after the fifth.
+        Failures::OfOthers if !off => 5,
+        Failures::OfOthers | Failures::None => 1,
+    };
     let delays = if off { &OFF_DELAYS[..] } else { &ON_DELAYS };
-    let nth = usize::try_from(count.max(1) - 1).unwrap_or(usize::MAX);
+    let nth = usize::try_from(count - 1).unwrap_or(usize::MAX);
     Duration::from_secs(delays[nth.min(delays.len() - 1)])
 }
 

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use api_types::metal3::{ErrorType, ProvisioningState};
+use api_types::metal3::ProvisioningState;
 use api_types::time::until;
 use controller_kit::engine::ObjectKey;
 use k8s_openapi::jiff::ToSpan as _;
 
 use super::*;
-use crate::model::{Answer, Change, Node, OffProof, Trouble, Write};
+use crate::model::{Answer, Change, Failures, Node, OffProof, Write};
 use crate::record::Managed;
 use crate::requests::Requests;
 use crate::waits::retry_delay;
@@ -132,7 +132,7 @@ fn host() -> Host {
         last: None,
         only_record: false,
         other_writer: false,
-        trouble: Trouble::default(),
+        failures: Failures::None,
         conditions: Vec::new(),
     };
     let first = decided(&host, &node(Power::On));
@@ -234,7 +234,7 @@ fn decided_by(policy: &Policy, host: &Host, node: &NodeSeen) -> Decided {
 
 /// How long to wait after so many failures to switch off.
 fn off_delay(count: i64) -> Duration {
-    retry_delay(true, &Trouble::default(), count)
+    retry_delay(true, Failures::OfPower(count))
 }
 
 fn reason_written(decision: &Decided) -> Option<Reason> {
@@ -367,8 +367,7 @@ fn a_hard_power_off_that_failed_is_tried_again_within_half_a_minute() {
     assert_eq!((trouble.count, trouble.message.as_str()), (1, "it broke"));
     for count in 1..20 {
         let mut host = cycling(&[(PLAIN, HARD)], Reason::PowerFailed, true, 0);
-        host.trouble =
-            Trouble { kind: Some(ErrorType::PowerManagement), count, message: String::new() };
+        host.failures = Failures::OfPower(count);
         let Next::After(wait) = decided(&host, &failed(Power::On)).next else { panic!("{count}") };
         assert!(wait <= seconds(30));
         progress(&mut host, Reason::PowerFailed, true, 30);
@@ -378,39 +377,34 @@ fn a_hard_power_off_that_failed_is_tried_again_within_half_a_minute() {
 
 #[test]
 fn what_failed_for_others_says_nothing_of_when_to_try_again() {
-    let kind = Some(ErrorType::ProvisionedRegistration);
-    for count in [0, 1, 9] {
-        let trouble = Trouble { kind: kind.clone(), count, message: String::new() };
-        let (off, stays_on) = (Host { powered_on: false, ..host() }, with(&[(PLAIN, HARD)]));
-        let stays_on = Host { disable_power_off: true, pending: Some(at(999_000)), ..stays_on };
-        let on = cycling(&[(PLAIN, HARD)], Reason::PowerFailed, true, 4);
-        for (mut host, seen, call, wait) in [
-            // Nobody counts how often: neither every few seconds nor after minutes.
-            (off, node(Power::Off), Call::On, 48),
-            (on, failed(Power::On), Call::Off, 3),
-            (stays_on, node(Power::On), Call::Reboot, 3),
-        ] {
-            host.trouble = trouble.clone();
-            progress(&mut host, Reason::PowerFailed, call != Call::On, wait + 1);
-            assert_eq!(decided(&host, &seen).call, Some(call), "{count}");
-            progress(&mut host, Reason::PowerFailed, call != Call::On, wait - 2);
-            assert_eq!(decided(&host, &seen).call, None, "{call:?} {count}");
-        }
-        let mut refused = Host { powered_on: false, trouble, ..host() };
-        progress(&mut refused, Reason::PoweringOn, false, 1);
-        let (seen, now) = (node(Power::Off), now());
-        let answer = Answer::Refused("no".to_owned());
-        let done = settle(&refused, &seen, (Call::On, &answer), &Policy::default(), now);
-        assert_eq!(done.next, Next::After(seconds(48)), "{count}");
-        assert_eq!(decided(&refused, &failed(Power::Off)).next, done.next, "{count}");
+    let (off, stays_on) = (Host { powered_on: false, ..host() }, with(&[(PLAIN, HARD)]));
+    let stays_on = Host { disable_power_off: true, pending: Some(at(999_000)), ..stays_on };
+    let on = cycling(&[(PLAIN, HARD)], Reason::PowerFailed, true, 4);
+    for (mut host, seen, call, wait) in [
+        // Nobody counts how often: neither every few seconds nor after minutes.
+        (off, node(Power::Off), Call::On, 48),
+        (on, failed(Power::On), Call::Off, 3),
+        (stays_on, node(Power::On), Call::Reboot, 3),
+    ] {
+        host.failures = Failures::OfOthers;
+        progress(&mut host, Reason::PowerFailed, call != Call::On, wait + 1);
+        assert_eq!(decided(&host, &seen).call, Some(call));
+        progress(&mut host, Reason::PowerFailed, call != Call::On, wait - 2);
+        assert_eq!(decided(&host, &seen).call, None, "{call:?}");
     }
+    let mut refused = Host { powered_on: false, failures: Failures::OfOthers, ..host() };
+    progress(&mut refused, Reason::PoweringOn, false, 1);
+    let (seen, now) = (node(Power::Off), now());
+    let answer = Answer::Refused("no".to_owned());
+    let done = settle(&refused, &seen, (Call::On, &answer), &Policy::default(), now);
+    assert_eq!(done.next, Next::After(seconds(48)));
+    assert_eq!(decided(&refused, &failed(Power::Off)).next, done.next);
 }
 
 #[test]
 fn a_count_of_errors_at_the_end_of_its_range_stays_there() {
     let mut host = cycling(&[(PLAIN, HARD)], Reason::HardPowerOff, true, 5);
-    let kind = Some(ErrorType::PowerManagement);
-    host.trouble = Trouble { kind, count: i64::MAX, message: String::new() };
+    host.failures = Failures::OfPower(i64::MAX);
     let trouble = decided(&host, &failed(Power::On)).status.trouble.unwrap().unwrap();
     assert_eq!(trouble.count, i64::MAX);
 }

@@ -72,7 +72,7 @@ fn stamps_are_whole_seconds_and_go_by_null() {
 
 #[test]
 fn a_failure_is_shown_as_the_operator_shows_it_and_cleared_by_null() {
-    let trouble = Trouble { kind: None, count: 2, message: "it broke".to_owned() };
+    let trouble = Trouble { count: 2, message: "it broke".to_owned() };
     let change = Change { trouble: Some(Some(trouble)), ..Change::default() };
     let status = &status_patch(&host(), &change, at(0))["status"];
     assert_eq!(

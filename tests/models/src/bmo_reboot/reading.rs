@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use api_types::metal3::{ErrorType, KeySet, ProvisioningState};
-use bmo_reboot::model::{Change, Host, Node, NodeSeen, Observed, OffProof, Pause, Trouble};
+use api_types::metal3::{KeySet, ProvisioningState};
+use bmo_reboot::model::{Change, Failures, Host, Node, NodeSeen, Observed, OffProof, Pause};
 use bmo_reboot::reason::Reason;
 use bmo_reboot::record::{Managed, RebootProgress};
 use bmo_reboot::requests::Requests;
@@ -74,11 +74,7 @@ fn view(stored: &Stored) -> Host {
         powered_on: stored.powered_on,
         pending,
         last,
-        trouble: Trouble {
-            kind: stored.failed.then_some(ErrorType::PowerManagement),
-            count: i64::from(stored.failed),
-            message: String::new(),
-        },
+        failures: if stored.failed { Failures::OfPower(1) } else { Failures::None },
         answered: None,
         only_record: false,
         other_writer: false,

@@ -46,11 +46,15 @@ fn any_host() -> impl Strategy<Value = Host> {
         ProvisioningState::Available,
     ];
     let who = vec![Pause::No, Pause::No, Pause::ByUs, Pause::ByOthers];
-    let trouble = prop::option::of((any::<bool>(), 0_i64..9));
+    let failures = prop_oneof![
+        1 => Just(Failures::None),
+        1 => (0_i64..9).prop_map(Failures::OfPower),
+        1 => Just(Failures::OfOthers),
+    ];
     let rest =
-        (prop::sample::select(states), prop::sample::select(who), any::<[bool; 10]>(), trouble);
+        (prop::sample::select(states), prop::sample::select(who), any::<[bool; 10]>(), failures);
     (stamp(), stamp(), keys, progress, rest).prop_map(|(pending, last, keys, told, rest)| {
-        let (state, paused, flags, trouble) = rest;
+        let (state, paused, flags, failures) = rest;
         let [online, powered_on, disable, rarely, a, b, c, d, registering, cleared] = flags;
         let mut host = Host {
             pending,
@@ -67,11 +71,7 @@ fn any_host() -> impl Strategy<Value = Host> {
             needs_operator: rarely && d,
             cleared: rarely && d && cleared,
             registering,
-            trouble: trouble.map_or(Trouble::default(), |(ours, count)| Trouble {
-                kind: Some(if ours { ErrorType::PowerManagement } else { ErrorType::Provisioning }),
-                count,
-                message: "before".to_owned(),
-            }),
+            failures,
             ..host()
         };
         if let Some((reason, ago, [rebooting, hard, words, asked])) = told {
@@ -170,7 +170,7 @@ fn applied(host: &Host, decision: &Decided) -> Host {
     host.pending = change.pending.or(host.pending);
     host.last = change.last.or(host.last);
     if let Some(trouble) = &change.trouble {
-        host.trouble = trouble.clone().unwrap_or_default();
+        host.failures = trouble.as_ref().map_or(Failures::None, |it| Failures::OfPower(it.count));
     }
     write(&mut host, change);
     host
@@ -317,10 +317,7 @@ proptest! {
             prop_assert!(after.progress().is_none_or(|it| it.held_since().is_none()));
         }
         // Failures of others are theirs.
-        if status.trouble.is_some() {
-            let kind = host.trouble.kind.clone();
-            prop_assert!(kind.is_none() || kind == Some(ErrorType::PowerManagement));
-        }
+        prop_assert!(status.trouble.is_none() || host.failures != Failures::OfOthers);
     }
 
     #[test]

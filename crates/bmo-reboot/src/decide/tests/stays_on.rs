@@ -61,7 +61,7 @@ fn a_reset_that_failed_after_ironic_took_it_is_not_called_completed() {
     assert!(
         done.events.iter().any(|note| note.warning && told_reason(note) == Reason::PowerFailed)
     );
-    host.trouble.kind = Some(ErrorType::PowerManagement);
+    host.failures = Failures::OfPower(1);
     write(&mut host, &done.status);
     let done = decided(&host, &failed(Power::On));
     assert!(done.status.is_empty() && done.call.is_none(), "told once, and reset once: {done:?}");
@@ -113,8 +113,9 @@ fn a_reset_for_a_hold_that_failed_is_told_and_made_again_only_for_a_hold_that_co
     assert!(
         done.events.iter().any(|note| note.warning && told_reason(note) == Reason::PowerFailed)
     );
-    host.trouble = done.status.trouble.clone().unwrap().unwrap();
-    assert!(!host.trouble.message.contains(HOLD), "{}", host.trouble.message);
+    let trouble = done.status.trouble.clone().unwrap().unwrap();
+    assert!(!trouble.message.contains(HOLD), "{}", trouble.message);
+    host.failures = Failures::OfPower(trouble.count);
     write(&mut host, &done.status);
     let done = decided(&host, &failed(Power::On));
     assert!(done.status.is_empty() && done.call.is_none(), "told once: {done:?}");
