@@ -213,10 +213,7 @@ async fn ask(
         }
         context.softly.note(&host.key, true);
     }
-    let answer = send(context, api, (host, now), call).await.map(|sent| match sent {
-        Ok(()) => Answer::Accepted,
-        Err(error) => meaning(&error),
-    });
+    let answer = send(context, api, (host, now), call).await;
     if call.is_soft() && !matches!(answer, Ok(Answer::Accepted | Answer::Unknown)) {
         context.softly.note(&host.key, false);
     }
@@ -240,32 +237,22 @@ async fn send(
     api: &Api<CachedHost>,
     (host, now): (&Host, &Host),
     call: Call,
-) -> Result<ironic::Result<()>, Error> {
-    let (mut answer, mut proven) = (Ok(()), Instant::now());
+) -> Result<Answer, Error> {
+    let proven = Instant::now();
     // What is read until it is over says nothing of what comes of it.
     let _calling = context.nodes.calling(&host.node);
-    for _ in 0..2 {
-        let ready = context.nodes.client().ready_for_power(&host.node, call).await;
-        if proven.elapsed() >= proof_lasts(call) {
-            prove(api, now).await?;
-            proven = Instant::now();
-        }
-        if !context.kit.may_act() {
-            return Err(Error::Superseded);
-        }
-        answer = match ready {
-            Ok(ready) => ready.send().await,
-            Err(error) => Err(error),
-        };
-        // Neither was acted upon, and what was wrong may be right by now.
-        let outdated = |error: &ironic::Error| {
-            matches!(error.class(), Class::TooOld | Class::Unauthorized) && !error.maybe_done()
-        };
-        if !answer.as_ref().is_err_and(outdated) {
-            break;
-        }
+    let ready = context.nodes.client().ready_for_power(&host.node, call).await;
+    if proven.elapsed() >= proof_lasts(call) {
+        prove(api, now).await?;
     }
-    Ok(answer)
+    if !context.kit.may_act() {
+        return Err(Error::Superseded);
+    }
+    let sent = match ready {
+        Ok(ready) => ready.send().await,
+        Err(error) => Err(error),
+    };
+    Ok(sent.map_or_else(|error| meaning(&error), |()| Answer::Accepted))
 }
 
 /// What an error of Ironic says about the host. Only a refusal is the host's own.
