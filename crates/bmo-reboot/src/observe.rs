@@ -1,6 +1,5 @@
 //! All reads: a host and its node as they are now, or as a list has shown the node since.
 
-use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use api_types::metal3::CachedHost;
@@ -146,20 +145,7 @@ fn is_anothers(host: &Host, memory: &mut Memory) -> bool {
     let claimed = host.paused == Pause::ByUs || managed;
     // Its status says so by now.
     memory.let_go = !host.selected && (memory.let_go || !claimed);
-    let is_anothers = memory.let_go && claimed;
-    if is_anothers {
-        // The two differ about other hosts for the same reason, and at each look it would be said again.
-        static TOLD: Once = Once::new();
-        TOLD.call_once(|| {
-            tracing::warn!(
-                object.namespace = host.key.namespace,
-                object.name = host.key.name,
-                "Another instance manages the power of this host, which --host-selector does not match here; it is left to \
-                 that one. Give the two instances namespaces or watch filters of their own"
-            );
-        });
-    }
-    is_anothers
+    memory.let_go && claimed
 }
 
 /// Whether somebody else has changed what the status of a host says of its power, as only who switches it does. One that keeps its
