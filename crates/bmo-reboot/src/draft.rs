@@ -81,9 +81,7 @@ impl<'a> Draft<'a> {
     pub(crate) fn not_managed(&mut self, reason: Reason, message: &str, provisioned: bool) {
         self.write.status.powered_on = None;
         self.events.clear();
-        let told =
-            if provisioned { text::until_deprovisioned(message) } else { message.to_owned() };
-        self.managed(false, reason, told);
+        self.managed(false, reason, message.to_owned());
         self.remember_provisioned(provisioned);
     }
 
@@ -154,9 +152,7 @@ impl<'a> Draft<'a> {
         let (reason, told) = (progress.reason, text::step(&progress, what));
         let news = self.progress.is_none_or(|known| known.reason != reason);
         if news && reason == Reason::HeldOff {
-            // All keys may be too much for an event.
-            let text = text::now_held_off(host.requests.holds(), progress.hard);
-            self.note(false, reason, host.requests.holds(), &text);
+            self.note(false, reason, host.requests.holds(), &told);
         } else if news && reason == Reason::Offline {
             self.tell(reason, &told);
         }

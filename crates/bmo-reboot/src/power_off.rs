@@ -63,7 +63,7 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
         let message = case.softly(begun.map_or(case.now, |soft| soft.since));
         draft.phase(Reason::SoftPowerOff, false, &message);
     } else if !case.reason().is_some_and(Reason::is_phase) {
-        draft.phase(Reason::RequestAccepted, false, text::SOFT_COMES_NEXT);
+        draft.phase(Reason::RequestAccepted, false, text::COMES_NEXT);
     }
     draft.ask(Call::SoftOff(left.min(case.policy.soft_slice)))
 }
@@ -195,9 +195,9 @@ pub(crate) fn was_reset(case: &Case<'_>, draft: &mut Draft<'_>) {
     let reason = if case.is_held() { Reason::Restarting } else { Reason::PoweringOn };
     let (reset, served) = (Some(Reset::Taken { hard }), KeySet::of(case.requests.holds()));
     let progress = RebootProgress { rebooting: true, reset, served, ..draft.step(reason) };
-    draft.progress(progress, text::reset_taken(hard));
+    draft.progress(progress, text::RESET_TAKEN);
     if case.is_held() {
-        let text = text::reset_instead(case.host.disable_power_off, case.requests.holds());
+        let text = text::hold_unsupported(case.host.disable_power_off);
         draft.note(true, Reason::HoldUnsupported, case.requests.holds(), &text);
     }
 }

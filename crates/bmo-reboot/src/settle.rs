@@ -47,7 +47,7 @@ pub fn settle(
         Answer::NoRoom => draft.not_taken(call, clean, Reason::RequestAccepted, text::NO_ROOM),
         Answer::Unsupported if call.is_soft() => {
             draft.escalated(Some(text::NO_SOFT_POWER_OFF));
-            draft.phase(Reason::RequestAccepted, true, text::HARD_COMES_NEXT);
+            draft.phase(Reason::RequestAccepted, true, text::COMES_NEXT);
             draft.finish(Reason::SoftPowerOffFailed, Next::Now)
         }
         Answer::Unsupported => draft.retried(call != Call::On, text::UNSUPPORTED),

@@ -92,14 +92,10 @@ pub const WAITS_FOR_CHANGE: &str = "waits for a change that is under way";
 pub const WAITS_FOR_SECOND: &str = "waits for the next second";
 /// It is to be asked for, beside a failure of before.
 pub const COMES_NEXT: &str = "comes next";
-/// The same of a soft attempt.
-pub const SOFT_COMES_NEXT: &str = "comes next: its operating system will be asked to shut down";
 /// A hard power-off.
 pub const WAS_ASKED: &str = "was asked of Ironic";
 /// The same by a reset.
 pub const RESET_WAS_ASKED: &str = "by a reset was asked of Ironic";
-/// What follows where the driver of a node has no soft power-off.
-pub const HARD_COMES_NEXT: &str = "comes next: the driver has no soft power-off";
 
 /// A soft attempt, and when it ends.
 pub fn softly(end: Timestamp) -> String {
@@ -109,13 +105,7 @@ pub fn softly(end: Timestamp) -> String {
 }
 
 /// A reset that Ironic has taken.
-pub fn reset_taken(hard: bool) -> &'static str {
-    if hard {
-        "The machine is being reset"
-    } else {
-        "The machine is being reset by its operating system"
-    }
-}
+pub const RESET_TAKEN: &str = "The machine is being reset";
 
 /// A change that failed.
 pub fn failed(problem: &str) -> String {
@@ -272,11 +262,6 @@ pub fn record_unreadable(why: &str) -> String {
     )
 }
 
-/// The same, where it is remembered that something is installed.
-pub fn until_deprovisioned(text: &str) -> String {
-    format!("{text} What is asked of it ends when it is deprovisioned.")
-}
-
 // Events.
 
 /// A host that was let into the cluster without its status.
@@ -319,12 +304,6 @@ pub fn invalid(key: &str) -> String {
     )
 }
 
-/// A host that is held off; not all holds of thousands.
-pub fn now_held_off<'a>(holds: impl Iterator<Item = &'a str>, hard: bool) -> String {
-    let held = format!("Held off by {}", named(holds));
-    if hard { format!("{held}; the power was cut") } else { held }
-}
-
 /// A host that is held off was switched on by somebody.
 pub fn found_on<'a>(holds: impl Iterator<Item = &'a str>) -> String {
     let held = named(holds);
@@ -346,14 +325,6 @@ pub fn busy(why: &str) -> String {
 /// A soft attempt did not work.
 pub fn escalated(problem: &str) -> String {
     format!("A soft power-off did not work, so the power is cut: {problem}")
-}
-
-/// A machine was reset for those who hold it.
-pub fn reset_instead<'a>(by_host: bool, holds: impl Iterator<Item = &'a str>) -> String {
-    let (by, holds) = (must_stay_on_by(by_host), named(holds));
-    format!(
-        "The machine must not be switched off ({by}), so it was reset and cannot be held off for {holds}"
-    )
 }
 
 #[cfg(test)]
