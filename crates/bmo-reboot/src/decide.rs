@@ -10,13 +10,13 @@ use std::time::Duration;
 use api_types::metal3::{Kept, KeySet};
 use api_types::names::ferrite::PAUSED_BY_BMO_REBOOT;
 use api_types::names::metal3::{PAUSED, REBOOT};
-use controller_kit::engine::{Event, Next, Reason as _, Rule};
+use controller_kit::engine::{Next, Rule};
 use controller_kit::rule_book;
 use ironic::Power;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::case::{Case, second_after};
-use crate::draft::{Draft, REBOOT_ACTION};
+use crate::draft::Draft;
 use crate::model::{Call, Decision, Host, NodeSeen, OFF_CONFIRM_DELAY, Observed, Pause, Write};
 use crate::power_off::{go_off, prove_off, reset};
 use crate::reason::Reason;
@@ -103,10 +103,10 @@ fn not_looked_at(case: &Case<'_>) -> Option<Decision> {
     host.state.as_str().is_empty().then(|| match host.paused {
         Pause::ByUs if host.brings_status => handed_back(case),
         Pause::ByUs if !host.deleting => {
-            let reason = Reason::NotLookedAt;
-            let event = Event::new(true, reason.as_str(), REBOOT_ACTION, text::WITHOUT_STATUS);
-            let events = vec![Event { hourly: Some(0), ..event }];
-            Decision { events, ..Decision::rest(reason) }
+            let mut draft = Draft::unseen(case);
+            draft.warn(Reason::NotLookedAt, text::WITHOUT_STATUS);
+            draft.hourly(0);
+            draft.finish(Reason::NotLookedAt, Next::OnChange)
         }
         _ => Decision::rest(Reason::NotLookedAt),
     })

@@ -15,7 +15,7 @@ use crate::text;
 use crate::waits::{NODE_BUSY_RETRY, retry_delay};
 
 /// The action of an event that is not about certain requests.
-pub(crate) const REBOOT_ACTION: &str = "Reboot";
+const REBOOT_ACTION: &str = "Reboot";
 
 pub(crate) struct Draft<'a> {
     case: &'a Case<'a>,
@@ -69,9 +69,8 @@ impl<'a> Draft<'a> {
         draft.managed(true, reason, told);
         draft.remember_provisioned(false);
         for (key, value) in case.host.requests.odd() {
-            let (reason, action) = (Reason::InvalidRequest.as_str(), told_apart([key].into_iter()));
-            let event = Event::new(true, reason, &action, &text::invalid(key));
-            draft.events.push(Event { hourly: Some(value), ..event });
+            draft.note(true, Reason::InvalidRequest, [key].into_iter(), &text::invalid(key));
+            draft.hourly(value);
         }
         draft
     }
@@ -198,9 +197,7 @@ impl<'a> Draft<'a> {
             Reason::IronicUnreachable | Reason::PowerUnknown => self.warn(reason, why),
             _ => return,
         }
-        if let Some(told) = self.events.last_mut() {
-            told.hourly = Some(number(self.case.host.pending));
-        }
+        self.hourly(number(self.case.host.pending));
     }
 
     /// Who has joined the holds of a host that is held off for others already is told why it waits. For those nothing changes, and
@@ -277,6 +274,13 @@ impl<'a> Draft<'a> {
         text: &str,
     ) {
         self.events.push(Event::new(warning, reason.as_str(), &told_apart(keys), text));
+    }
+
+    /// The last event is of a fact that does not go away.
+    pub(crate) fn hourly(&mut self, fact: u64) {
+        if let Some(told) = self.events.last_mut() {
+            told.hourly = Some(fact);
+        }
     }
 
     /// Ends with a call.

@@ -121,7 +121,8 @@ async fn write_both(
                 status.answered = Some(host.requests.plain());
             }
             Err(error) => {
-                if error.may_last() && takes_over(annotations) {
+                let takes_over = annotations.get(PAUSED).is_some_and(Option::is_some);
+                if error.may_last() && takes_over {
                     tell_refused(context, api, seen).await?;
                 }
                 return Err(error);
@@ -140,10 +141,6 @@ async fn write_both(
         host = written;
     }
     Ok(host)
-}
-
-fn takes_over(annotations: &BTreeMap<String, Option<String>>) -> bool {
-    annotations.get(PAUSED).is_some_and(Option::is_some)
 }
 
 /// Says on a host that it cannot be taken over: its conditions would go on as before, or there would be none.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use api_types::metal3::ProvisioningState;
 use api_types::time::until;
-use controller_kit::engine::ObjectKey;
+use controller_kit::engine::{Event, ObjectKey, Reason as _};
 use k8s_openapi::jiff::ToSpan as _;
 
 use super::*;
