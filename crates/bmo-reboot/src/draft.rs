@@ -10,7 +10,7 @@ use crate::case::Case;
 use crate::model::{Call, Decision, Failures, Trouble, Write, rebooting};
 use crate::reason::Reason;
 use crate::record::{Managed, RebootProgress, Soft};
-use crate::requests::{number, told_apart};
+use crate::requests::number;
 use crate::text;
 use crate::waits::{NODE_BUSY_RETRY, retry_delay};
 
@@ -265,7 +265,7 @@ impl<'a> Draft<'a> {
         self.events.push(Event::new(true, reason.as_str(), REBOOT_ACTION, text));
     }
 
-    /// An event about requests: one about others is another one.
+    /// An event about requests. The API server folds events of one action, and one about others is another one.
     pub(crate) fn note<'k>(
         &mut self,
         warning: bool,
@@ -273,7 +273,8 @@ impl<'a> Draft<'a> {
         keys: impl Iterator<Item = &'k str>,
         text: &str,
     ) {
-        self.events.push(Event::new(warning, reason.as_str(), &told_apart(keys), text));
+        let action = format!("{REBOOT_ACTION} {:x}", number(keys.collect::<Vec<_>>()));
+        self.events.push(Event::new(warning, reason.as_str(), &action, text));
     }
 
     /// The last event is of a fact that does not go away.

@@ -111,20 +111,6 @@ impl Requests {
     }
 }
 
-/// So long is the action of an event. The API server folds events of one action, and takes little more.
-const ACTION_MAX_BYTES: usize = 60;
-
-/// A few words that are others for other keys.
-pub fn told_apart<'a>(keys: impl Iterator<Item = &'a str>) -> String {
-    let keys: Vec<&str> = keys.collect();
-    let all = keys.join(", ");
-    if all.len() <= ACTION_MAX_BYTES {
-        all
-    } else {
-        format!("{} keys, {:016x}", keys.len(), number(&all))
-    }
-}
-
 /// The mode that a value asks for; nothing if it cannot be understood. Members other than `mode` do not matter.
 fn mode(value: &str) -> Option<Mode> {
     let value = value.trim();
@@ -204,20 +190,6 @@ mod tests {
         let both = Requests::of([("reboot.metal3.io/a", ""), (REBOOT, "")].into_iter());
         assert_eq!(both.plain(), Some(Mode::Soft));
         assert_eq!(both.holds().collect::<Vec<_>>(), ["reboot.metal3.io/a"]);
-    }
-
-    #[test]
-    fn other_keys_are_told_apart_in_a_few_words() {
-        let of = |keys: &[&str]| told_apart(keys.iter().copied());
-        assert_eq!(
-            of(&["reboot.metal3.io/a", "reboot.metal3.io/b"]),
-            "reboot.metal3.io/a, reboot.metal3.io/b"
-        );
-        let long = "reboot.metal3.io/".to_owned() + &"x".repeat(63);
-        let longer = [long.as_str(), "reboot.metal3.io/y"];
-        assert!(of(&[long.as_str()]).len() <= 60 && of(&[long.as_str()]) != of(&longer));
-        let others = [long.as_str(), "reboot.metal3.io/z"];
-        assert_ne!(of(&longer), of(&others), "as many, and others");
     }
 
     proptest! {
