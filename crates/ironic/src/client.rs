@@ -157,17 +157,11 @@ pub struct Ready<'a> {
 }
 
 impl Ready<'_> {
-    /// Sends it, once: another try would wait for another slot. After [`Class::TooOld`] and [`Class::Unauthorized`] one may be
-    /// taken, since version and files were looked at again.
+    /// Sends it, once: another try would wait for another slot. Who tries later does so in the version of then, with the files
+    /// of then.
     pub async fn send(self) -> Result<()> {
         let Self { client, call, version, lane } = self;
-        let sent = client.once_in(lane, &call, Some(version)).await.map(drop);
-        match sent.as_ref().map_err(Error::class) {
-            Err(Class::TooOld) => *lock(&client.inner.spoken) = None,
-            Err(Class::Unauthorized) => drop(client.look_at_files(true)),
-            _ => {}
-        }
-        sent
+        client.once_in(lane, &call, Some(version)).await.map(drop)
     }
 }
 
@@ -302,27 +296,20 @@ impl Client {
     }
 
     async fn call(&self, call: &Call) -> Result<Answer> {
-        let mut version = self.version().await?;
-        let (mut renegotiated, mut reread) = (false, false);
-        loop {
-            let error = match self.once(call, Some(version)).await {
-                Ok(answer) => return Ok(answer),
-                Err(error) => error,
-            };
-            // Neither of these was acted upon, so both can be repeated. Once: what follows from
-            // files or versions that change all the time is for the caller to bear.
-            match error.class() {
-                Class::TooOld if !renegotiated => {
-                    renegotiated = true;
-                    let now = self.ping().await?;
-                    if now == version {
-                        return Err(error.at(version));
-                    }
-                    version = now;
-                }
-                Class::Unauthorized if !reread && self.look_at_files(true) => reread = true,
-                _ => return Err(error),
-            }
+        let version = self.version().await?;
+        let error = match self.once(call, Some(version)).await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        // Neither of these was acted upon, so both can be repeated. Once: what follows from files or
+        // versions that change all the time is for the caller to bear.
+        match error.class() {
+            Class::TooOld => match self.version().await? {
+                same if same == version => Err(error.at(version)),
+                now => self.once(call, Some(now)).await,
+            },
+            Class::Unauthorized if self.look_at_files(true) => self.once(call, Some(version)).await,
+            _ => Err(error),
         }
     }
 
@@ -368,8 +355,8 @@ impl Client {
             Err(error) => {
                 let class = error.class();
                 tracing::debug!(method, path, millis, class = class.as_str(), "Ironic failed");
-                if version.is_some() && class == Class::Unreachable {
-                    // It may come back as another release.
+                if version.is_some() && matches!(class, Class::Unreachable | Class::TooOld) {
+                    // It may come back as another release, or has.
                     *lock(&self.inner.spoken) = None;
                 }
                 Err(error.of(method, &path))
