@@ -1,6 +1,6 @@
 //! How nodes are, for many who need to know: one loader, one poll.
 //!
-//! A reading tells of everything that had happened when it *began*. Whoever waits for something says so with [`Nodes::want`]:
+//! A reading tells of everything that had happened when it *began*. Whoever waits for something says so with [`Nodes::renew`]:
 //! from then on only readings that begin later are for them. Few are served by a request each, many by one list for all, whose
 //! readings stand for a look of theirs. The poll is the same list on a timer, and tells of every node that it shows, so that who
 //! follows it need not remember how nodes were.
@@ -241,24 +241,16 @@ impl Nodes {
         self.0.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody needs to know how a node is, from now on.
-    pub fn want(&self, id: &str) {
-        let now = Instant::now();
-        let mut shared = self.lock();
-        shared.waits(id, now).renew(now);
-        let crowd = shared.is_crowd(now);
-        drop(shared);
-        if crowd {
-            self.0.wanted.notify_one();
-        }
-    }
-
-    /// What was read of the node says nothing any more. With `wanted` somebody needs to know how it is now.
+    /// What was read of the node says nothing any more. With `wanted` somebody needs to know how it is, from now on.
     pub fn renew(&self, id: &str, wanted: bool) {
+        let (now, mut shared) = (Instant::now(), self.lock());
         if wanted {
-            self.want(id);
-        } else if let Some(want) = self.lock().wants.get_mut(id) {
-            want.renew(Instant::now());
+            shared.waits(id, now).renew(now);
+            if shared.is_crowd(now) {
+                self.0.wanted.notify_one();
+            }
+        } else if let Some(want) = shared.wants.get_mut(id) {
+            want.renew(now);
         }
     }
 

@@ -47,7 +47,7 @@ fn after() -> Instant {
 fn only_what_a_list_read_after_the_call_counts_and_stands_for_one_look() {
     let (nodes, before, follower) =
         (nodes(), Instant::now(), Follower { keeps: "a", ..Follower::default() });
-    nodes.want("a");
+    nodes.renew("a", true);
     nodes.show(node("a", ""), before, &follower);
     assert!(nodes.ready("a").is_none() && follower.shown.lock().unwrap().is_empty());
     nodes.show(node("a", ""), after(), &follower);
@@ -67,7 +67,7 @@ fn only_what_a_list_read_after_the_call_counts_and_stands_for_one_look() {
 #[test]
 fn a_node_is_found_by_its_name_and_one_that_nobody_waits_for_is_shown_too() {
     let (nodes, follower) = (nodes(), Follower { keeps: "a", ..Follower::default() });
-    nodes.want("n~h");
+    nodes.renew("n~h", true);
     nodes.show(node("a", "n~h"), after(), &follower);
     assert!(nodes.ready("n~h").is_some_and(|it| it.node.uuid == "a"));
     nodes.show(node("b", "other"), after(), &follower);
@@ -85,10 +85,10 @@ fn many_are_told_by_one_list_and_the_last_of_them_too() {
     let crowd = || nodes.lock().is_crowd(Instant::now());
     let ids: Vec<String> = (0..20).map(|number| number.to_string()).collect();
     for id in &ids[..FEW] {
-        nodes.want(id);
+        nodes.renew(id, true);
     }
     assert!(!crowd(), "a request for each is no more work");
-    nodes.want(&ids[FEW]);
+    nodes.renew(&ids[FEW], true);
     assert!(crowd() && nodes.pace("0") == LISTED_PACE);
     for id in &ids[..FEW] {
         nodes.rests(id);
@@ -97,9 +97,9 @@ fn many_are_told_by_one_list_and_the_last_of_them_too() {
     nodes.rests(&ids[FEW]);
     assert!(!crowd());
     nodes.lock().last.nodes = 100;
-    ids[..10].iter().for_each(|id| nodes.want(id));
+    ids[..10].iter().for_each(|id| nodes.renew(id, true));
     assert!(!crowd(), "the list is long");
-    ids[10..].iter().for_each(|id| nodes.want(id));
+    ids[10..].iter().for_each(|id| nodes.renew(id, true));
     assert!(crowd());
 }
 
@@ -109,7 +109,7 @@ fn a_crowd_that_calls_is_one_when_the_first_of_its_calls_ends() {
     let crowd = || nodes.lock().is_crowd(Instant::now());
     let ids: Vec<String> = (0..=FEW).map(|number| number.to_string()).collect();
     for id in &ids {
-        nodes.want(id);
+        nodes.renew(id, true);
     }
     let mut calls: Vec<_> = ids.iter().map(|id| nodes.calling(id)).collect();
     assert!(!crowd(), "no list would tell anybody anything");
@@ -120,7 +120,7 @@ fn a_crowd_that_calls_is_one_when_the_first_of_its_calls_ends() {
     }
     drop(calls);
     assert!(!crowd());
-    nodes.want("a");
+    nodes.renew("a", true);
     assert!(!crowd(), "that one was over");
 }
 
@@ -130,7 +130,7 @@ async fn a_list_that_hangs_is_waited_for_no_longer_than_lists_take() {
     let began = Instant::now();
     nodes.lock().last =
         Listed { nodes: 9, took: Duration::from_millis(50), ended: began.checked_sub(PATIENCE) };
-    (0..=FEW).for_each(|number| nodes.want(&format!("n{number}")));
+    (0..=FEW).for_each(|number| nodes.renew(&format!("n{number}"), true));
     nodes.lock().listing = Some(began);
     let waits = |passed| nodes.lock().list_in(began + passed, nodes.patience());
     assert_eq!(waits(Duration::ZERO), nodes.patience());
@@ -146,13 +146,13 @@ async fn a_list_that_hangs_is_waited_for_no_longer_than_lists_take() {
 #[test]
 fn who_has_waited_for_long_brings_no_list_about_and_is_looked_at_ever_more_rarely() {
     let nodes = nodes();
-    nodes.want("a");
+    nodes.renew("a", true);
     assert!(nodes.pace("a") < Duration::from_secs(1));
     let old = Instant::now().checked_sub(YOUNG * 2).unwrap();
     nodes.lock().wants.get_mut("a").unwrap().since = old;
     assert!((YOUNG / 4..YOUNG / 3).contains(&nodes.pace("a")));
     assert!(!nodes.lock().wants["a"].is_open(Instant::now()));
-    nodes.want("a");
+    nodes.renew("a", true);
     assert_eq!(nodes.lock().wants["a"].since, old, "it waits for the same still");
     let mut shared = nodes.lock();
     shared.forget(Instant::now());
@@ -169,7 +169,7 @@ proptest! {
         let (mut calling, mut answered, mut old) = (None, None, Instant::now());
         for step in steps {
             match step {
-                0 => nodes.want("a"),
+                0 => nodes.renew("a", true),
                 1 => nodes.rests("a"),
                 // A node has one call at a time.
                 2 => calling = calling.or_else(|| Some(nodes.calling("a"))),
