@@ -169,6 +169,8 @@ pub struct Memory {
     pub differs: bool,
     /// Since when Ironic has not answered about its node.
     pub silent_since: Option<Instant>,
+    /// How often it was asked for off in a row while nobody knew its power, and when last.
+    pub blind_calls: (u32, Option<Instant>),
     /// Whether it is not to be ours, and its status has said so already.
     pub let_go: bool,
     /// What its status said of its power when it was last read, or written here: whoever changes that switches it, too.
@@ -351,6 +353,8 @@ pub struct Node {
     pub off_for: Option<Duration>,
     /// What shows that the machine is off for all who hold the host now.
     pub off_proof: OffProof,
+    /// For how long it is not asked for off again, where its power is not known and it was asked several times.
+    pub spared: Option<Duration>,
 }
 
 /// What shows that a machine is off. What Ironic has stored does not: it is as old as Ironic's last look, and nobody knows how old

@@ -171,6 +171,7 @@ fn remember(memory: &mut Memory, host: &Host, looked: Looked, ended: Instant) ->
     if let NodeSeen::Seen(node) = &mut seen {
         node.off_for = off_for(&mut memory.off_since, node.shows_off(), (began, ended));
         node.off_proof = proof(&mut memory.off_taken, host, node, ended);
+        node.spared = spared(&mut memory.blind_calls, node.power, ended);
     } else {
         (memory.off_since, memory.off_taken) = (None, None);
     }
@@ -185,6 +186,16 @@ pub(crate) fn compare(memory: &mut Memory, host: &Host, node: &NodeSeen) {
         // Its status says so by now.
         memory.off_taken = None;
     }
+}
+
+/// For how long a machine of unknown power is not asked for off again: after three calls in a row, five seconds. Each has its
+/// management controller looked for, by a worker of Ironic that others need.
+fn spared(calls: &mut (u32, Option<Instant>), power: Power, now: Instant) -> Option<Duration> {
+    if power != Power::Unknown {
+        *calls = (0, None);
+    }
+    let passed = now.saturating_duration_since(calls.1.filter(|_| calls.0 >= 3)?);
+    Duration::from_secs(5).checked_sub(passed).filter(|left| !left.is_zero())
 }
 
 /// Whether a node is not as the status of its host says, or nobody could see how it is.
@@ -463,5 +474,21 @@ mod tests {
         // Handed to us again it is ours, and so it is when it is let go after that.
         assert!(!is_anothers(&Host { selected: true, ..claimed.clone() }, &mut memory));
         assert!(!is_anothers(&claimed, &mut memory));
+    }
+
+    #[test]
+    fn a_machine_of_unknown_power_is_asked_thrice_and_then_each_five_seconds() {
+        let (began, mut calls) = (Instant::now(), (0, None));
+        let at = |second| began + Duration::from_secs(second);
+        for call in 1..=3 {
+            assert_eq!(spared(&mut calls, Power::Unknown, at(0)), None, "{call}");
+            calls = (call, Some(at(0)));
+        }
+        assert_eq!(spared(&mut calls, Power::Unknown, at(1)), Some(Duration::from_secs(4)));
+        assert_eq!(spared(&mut calls, Power::Unknown, at(5)), None);
+        calls = (4, Some(at(5)));
+        assert!(spared(&mut calls, Power::Unknown, at(9)).is_some());
+        assert_eq!(spared(&mut calls, Power::On, at(9)), None);
+        assert_eq!(calls, (0, None), "it is known now");
     }
 }

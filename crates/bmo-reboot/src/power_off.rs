@@ -128,6 +128,9 @@ fn cut(case: &Case<'_>, mut draft: Draft<'_>, node: &Node, exhausted: bool) -> D
     if let Some(wait) = still_waiting(case, true).filter(|_| case.was_hard()) {
         return draft.finish(Reason::PowerFailed, Next::After(wait));
     }
+    if let Some(left) = node.spared {
+        return draft.finish(Reason::HardPowerOff, Next::After(left));
+    }
     if exhausted {
         draft.escalated(node.last_error.as_deref());
         draft.write.escalates = true;

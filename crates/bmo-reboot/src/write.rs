@@ -8,7 +8,7 @@ use api_types::names::metal3::{PAUSED, REBOOT};
 use api_types::time::{until, whole};
 use controller_kit::backoff::Class as Retry;
 use controller_kit::engine::{Error, Next, Outcome, Reason as _, asked, sent};
-use ironic::Class;
+use ironic::{Class, Power};
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -64,6 +64,9 @@ pub async fn write(
     let holders = now.requests.holders_of(&host.node);
     let accepted = call.is_off() && answer == Answer::Accepted;
     memory.off_taken = if accepted { Some(OffTaken::after(taken, holders, began)) } else { taken };
+    if node.node().is_some_and(|node| node.power == Power::Unknown) {
+        memory.blind_calls = (memory.blind_calls.0.saturating_add(1), Some(Instant::now()));
+    }
     if matches!(call, Call::Reboot | Call::SoftReboot(_))
         && matches!(answer, Answer::Accepted | Answer::Unknown)
     {

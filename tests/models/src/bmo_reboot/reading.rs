@@ -103,6 +103,7 @@ pub(super) fn seen(
         maintenance: false,
         off_for: off.then(|| Duration::from_secs(if off_before { 100 } else { 0 })),
         off_proof,
+        spared: None,
     });
     Observed { host: Some(view(stored)), node, soft_free: true, pace: None }
 }

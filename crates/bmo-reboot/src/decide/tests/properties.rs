@@ -122,6 +122,7 @@ fn any_node() -> impl Strategy<Value = NodeSeen> {
                 off_for: (power == Power::Off && target.is_none())
                     .then(|| seconds(if confirmed { 100 } else { 0 })),
                 off_proof,
+                spared: (power == Power::Unknown && rarely).then_some(Duration::from_secs(4)),
             })
         },
     );
