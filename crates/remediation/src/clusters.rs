@@ -12,12 +12,16 @@ use crate::settings::NAME;
 
 /// One answer of a workload cluster.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// A cluster that did not answer is left alone for this long, so that hundreds of requests do not wait one by one.
-const RESTS: Duration = Duration::from_secs(10);
 /// How long a kubeconfig is used before it is read again: certificates are renewed in it.
 const FRESH: Duration = Duration::from_secs(60);
 /// What nobody has used for so long is dropped: a client that is idle, and a trouble that nobody asks about any more.
 const IDLE: Duration = Duration::from_secs(300);
+
+/// Until when a cluster or a node that did not answer is left alone, so that hundreds of requests do not wait one by one: for as long
+/// as one look may take, which reads a kubeconfig and then a node.
+fn rested() -> Instant {
+    Instant::now() + 2 * PATIENCE
+}
 
 /// The clients.
 pub struct Clusters {
@@ -31,7 +35,9 @@ struct Known {
     read: Option<Instant>,
     trouble: Option<(Instant, String)>,
     used: Option<Instant>,
-    /// Nodes that did not take a write, until when they are left alone, and why.
+    /// When it last answered.
+    answered: Option<Instant>,
+    /// Nodes that cannot be read or do not take a write, until when they are left alone, and why.
     refusing: HashMap<String, (Instant, String)>,
 }
 
@@ -67,23 +73,42 @@ impl Clusters {
 
     /// Notes that a cluster did not answer: for a moment nobody asks it.
     pub fn failed(&self, cluster: &ObjectKey, why: &str) {
-        let now = Instant::now();
         self.with(cluster, |it| {
-            it.trouble = Some((now + RESTS, why.to_owned()));
-            it.used = Some(now);
+            it.trouble = Some((rested(), why.to_owned()));
+            it.used = Some(Instant::now());
             // The next one who asks reads the kubeconfig again: it may be the reason.
             it.read = None;
         });
     }
 
-    /// Notes that one node did not take a write: for a moment it counts as one that cannot be asked, which has a deadline.
+    /// Notes that one node cannot be read or written: for a moment it counts as one that cannot be asked, which has a deadline.
     /// The other nodes of its cluster are looked at all the same.
     pub fn refused(&self, cluster: &ObjectKey, node: &str, why: &str) {
-        let now = Instant::now();
         self.with(cluster, |it| {
-            it.refusing.insert(node.to_owned(), (now + RESTS, why.to_owned()));
-            it.used = Some(now);
+            it.refusing.insert(node.to_owned(), (rested(), why.to_owned()));
+            it.used = Some(Instant::now());
         });
+    }
+
+    /// Notes that a node could not be read by a request that was sent then, with an error or without any answer. Its cluster is
+    /// left alone for that, unless it has answered since or says something of this one node: a hundred others wait for theirs.
+    pub fn unread(
+        &self,
+        (cluster, node): (&ObjectKey, &str),
+        sent: Instant,
+        error: Option<&kube::Error>,
+        why: &str,
+    ) {
+        match error {
+            Some(kube::Error::SerdeError(_)) => self.answered(cluster),
+            Some(kube::Error::Api(status)) if status.code == 404 => self.answered(cluster),
+            _ => {}
+        }
+        if self.with(cluster, |it| it.answered > Some(sent)) {
+            self.refused(cluster, node, why);
+        } else {
+            self.failed(cluster, why);
+        }
     }
 
     /// Why a node is left alone just now, if it is.
@@ -97,11 +122,7 @@ impl Clusters {
 
     /// Notes that a cluster answered.
     pub fn answered(&self, cluster: &ObjectKey) {
-        self.known.with(|known| {
-            if let Some(it) = known.get_mut(cluster) {
-                it.trouble = None;
-            }
-        });
+        self.with(cluster, |it| (it.trouble, it.answered) = (None, Some(Instant::now())));
     }
 
     /// The client of a cluster; the error says why there is none, and what to do.
@@ -128,7 +149,7 @@ impl Clusters {
                 }
                 // One is enough to see whether it answers again. Would all of its requests wait for that side by side, those of
                 // other clusters would have to wait for them.
-                *until = now + 2 * PATIENCE;
+                *until = rested();
             }
             let fresh = it.read.is_some_and(|read| now.saturating_duration_since(read) < FRESH);
             it.client.clone().filter(|_| fresh).map(Ok)
@@ -155,9 +176,9 @@ impl Clusters {
 mod tests {
     use std::time::Instant;
 
-    use kube::Client;
-
     use controller_kit::engine::ObjectKey;
+    use kube::Client;
+    use kube::core::Status;
 
     use super::{Clusters, IDLE, Known};
 
@@ -226,5 +247,32 @@ mod tests {
             assert_eq!(clusters.refusal(&cluster("ns", name), node), None);
         }
         assert_eq!(clusters.counts(), (0, 0), "the cluster answers");
+    }
+
+    /// One that cannot be decoded, that something on the way has lost, or whose answer alone did not come.
+    #[tokio::test]
+    async fn a_node_that_cannot_be_read_does_not_hide_the_others_of_its_cluster() {
+        let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let client = Client::try_from(nowhere).unwrap();
+        let name = cluster("ns", "c");
+        let (sent, answered) = (Instant::now(), Instant::now() + IDLE);
+        let is_hidden = |error: Option<kube::Error>, answered: Option<Instant>| {
+            let clusters = Clusters::new(client.clone());
+            clusters.with(&name, |it| it.answered = answered);
+            clusters.unread((&name, "n"), sent, error.as_ref(), "why");
+            let is_of_node = clusters.refusal(&name, "n").is_some();
+            assert_eq!(clusters.counts().1, usize::from(!is_of_node), "either of the two");
+            !is_of_node
+        };
+        let status =
+            |code| Some(kube::Error::Api(Box::new(Status { code, ..Status::failure("no", "No") })));
+        let undecodable =
+            || serde_json::from_str::<u32>("{").map_err(kube::Error::SerdeError).err();
+        assert!(!is_hidden(undecodable(), None) && !is_hidden(status(404), None));
+        assert!(!is_hidden(None, Some(answered)), "it answers others");
+        assert!(!is_hidden(status(500), Some(answered)), "one of its servers does not");
+        for error in [None, status(401), status(403), status(500)] {
+            assert!(is_hidden(error, Some(sent)), "nobody has an answer since");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Every sentence of conditions, events and the record of a host. Nothing reads them.
 
+use controller_kit::api_error;
 use controller_kit::engine::Error;
 use controller_kit::events::shorten;
 use k8s_openapi::jiff::Timestamp;
@@ -242,6 +243,12 @@ pub fn but(trouble: &str) -> String {
 
 /// Of a workload cluster.
 pub const NO_ANSWER: &str = "no answer in time";
+
+/// It could not be read: this was the answer, if there was one.
+pub fn not_asked(cluster: &str, answer: Option<&kube::Error>) -> String {
+    let why = answer.map_or_else(|| NO_ANSWER.to_owned(), api_error::explain);
+    format!("the workload cluster {cluster} cannot be asked: {why}")
+}
 
 /// A write to it was not taken.
 pub fn not_let(cluster: &str, what: &str, why: &str) -> String {

@@ -202,22 +202,18 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// From now on the node, or all of its cluster, counts as one that cannot be asked, which has a deadline.
+    /// From now on the node counts as one that cannot be asked, which has a deadline. Its cluster has just answered: whether it still
+    /// does, the next look tells.
     fn note_workload(&self, error: &Error) {
-        let (what, why, answered) = match error {
-            Error::Api { what, source } => {
-                let answered = matches!(**source, kube::Error::Api(_));
-                (what, api_error::explain(source), answered)
-            }
-            Error::Silent(what) => (what, text::NO_ANSWER.to_owned(), false),
+        let (what, why) = match error {
+            Error::Api { what, source } => (what, api_error::explain(source)),
+            Error::Silent(what) => (what, text::NO_ANSWER.to_owned()),
             Error::Superseded | Error::Other(..) => return,
         };
-        let (seen, workloads) = (&self.live.seen, &self.context.workloads);
-        let cluster = seen.workload().unwrap_or_default();
-        let why = text::not_let(&cluster.name, what, &why);
-        match seen.node_name().filter(|_| answered) {
-            Some(node) => workloads.refused(&cluster, node, &why),
-            None => workloads.failed(&cluster, &why),
+        let seen = &self.live.seen;
+        if let Some((cluster, node)) = seen.workload().zip(seen.node_name()) {
+            let why = text::not_let(&cluster.name, what, &why);
+            self.context.workloads.refused(&cluster, node, &why);
         }
     }
 

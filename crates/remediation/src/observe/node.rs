@@ -1,6 +1,7 @@
 //! The workload cluster's Node: what is read of it. The few writes to it stand with the others.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use api_types::names::LAST_APPLIED;
 use api_types::names::capm3::{NODE_SHUTDOWN, OUT_OF_SERVICE};
@@ -16,6 +17,7 @@ use crate::clusters::{Clusters, PATIENCE};
 use crate::model::Place;
 use crate::request::Backup;
 use crate::seen::{Node, NodeCondition, NodeSeen, Taint, UNKNOWN};
+use crate::text;
 
 /// Not given to a successor: kubectl's copy of what was applied, and our mark of the taint.
 const NOT_BACKED_UP: &[&str] = &[LAST_APPLIED, OUT_OF_SERVICE_BY];
@@ -51,12 +53,14 @@ pub async fn look(clusters: &Clusters, sought: &Sought<'_>) -> (NodeSeen, Option
         Ok(client) => client,
         Err(why) => return (NodeSeen::NoAccess(why), None),
     };
-    let api: Api<Object> = Api::all(client.clone());
-    let object = match within(async { api_error::unless_gone(api.get(name).await) }).await {
+    let (api, sent): (Api<Object>, _) = (Api::all(client.clone()), Instant::now());
+    let answer = async { api_error::unless_gone(api.get(name).await) };
+    let answer = tokio::time::timeout(PATIENCE, answer).await.map_err(|_| None);
+    let object = match answer.and_then(|it| it.map_err(Some)) {
         Ok(object) => object,
-        Err(why) => {
-            let why = format!("the workload cluster {} cannot be asked: {why}", cluster.name);
-            clusters.failed(cluster, &why);
+        Err(error) => {
+            let why = text::not_asked(&cluster.name, error.as_ref());
+            clusters.unread((cluster, name), sent, error.as_ref(), &why);
             return (NodeSeen::NoAccess(why), None);
         }
     };
@@ -67,13 +71,6 @@ pub async fn look(clusters: &Clusters, sought: &Sought<'_>) -> (NodeSeen, Option
         node.busy = busy(&client, &object, name).await;
     }
     (NodeSeen::Here(node), Some(Place { api, object }))
-}
-
-async fn within<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
-    match tokio::time::timeout(PATIENCE, request).await {
-        Ok(answer) => answer.map_err(|error| api_error::explain(&error)),
-        Err(_) => Err("no answer in time".to_owned()),
-    }
 }
 
 fn view(object: &Object, sought: &Sought<'_>) -> Node {
