@@ -7,11 +7,13 @@ use std::time::Instant;
 use api_types::capi::{self, Cluster};
 use api_types::capm3::{Metal3Machine, UpstreamRemediation};
 use api_types::metal3::{BareMetalHost, CachedHost};
+use api_types::names;
 use api_types::remediation::Metal3Remediation;
 use controller_kit::Kit;
 use controller_kit::cache::Cache;
 use controller_kit::engine::links::Links;
 use controller_kit::engine::{Lookout, ObjectKey, Shared};
+use controller_kit::unread::Broken;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
@@ -112,6 +114,37 @@ impl Caches {
     pub fn host(&self, key: &ObjectKey) -> Option<Arc<BareMetalHost>> {
         self.hosts.get(key).map(|it| Arc::new((**it).clone()))
     }
+
+    /// The host that a Machine has, as its `Metal3Machine` names it.
+    pub fn host_of(&self, machine: &capi::Machine) -> Option<ObjectKey> {
+        let key = ObjectKey::of(machine);
+        let metal = self.metals.named(&key.namespace, Machine::metal(machine)?)?;
+        Some(ObjectKey::new(&key.namespace, metal.host_name()?))
+    }
+
+    /// An object of one of these members of a control plane, or a Machine that is another one, that is there and cannot be decoded.
+    /// Whether that member is off, its host would say: without that, silence would be taken for "no". What is broken of another
+    /// Cluster has nothing to do with it. A request needs no look: the host says as well whether it was begun.
+    pub fn unread_member(
+        &self,
+        cluster: &ObjectKey,
+        members: &[Arc<capi::Machine>],
+    ) -> Option<Broken> {
+        let is_member = |it: &Broken| {
+            let label = |name| it.metadata.labels.as_ref().and_then(|all| all.get(name));
+            it.metadata.namespace.as_ref() == Some(&cluster.namespace)
+                && label(names::capi::CLUSTER_NAME) == Some(&cluster.name)
+                && label(names::capi::CONTROL_PLANE).is_some()
+        };
+        let of_member = |it: &Arc<capi::Machine>| {
+            let namespace = Some(cluster.namespace.as_str());
+            let metal = || self.metals.broken.get(namespace, Machine::metal(it)?);
+            let host = || self.hosts.broken.get(namespace, &self.host_of(it)?.name);
+            metal().or_else(host)
+        };
+        let machine = self.machines.broken.all().into_iter().find(is_member);
+        machine.or_else(|| members.iter().find_map(of_member))
+    }
 }
 
 impl Context {
@@ -123,13 +156,6 @@ impl Context {
                 self.caches.upstream.get(object).map(|it| Request::of_upstream(&it))
             }
         }
-    }
-
-    /// The host that a Machine has, as its `Metal3Machine` names it.
-    pub fn host_of(&self, machine: &capi::Machine) -> Option<ObjectKey> {
-        let key = ObjectKey::of(machine);
-        let metal = self.caches.metals.named(&key.namespace, Machine::metal(machine)?)?;
-        Some(ObjectKey::new(&key.namespace, metal.host_name()?))
     }
 
     /// The groups of requests that are served.
@@ -205,7 +231,7 @@ impl Context {
     /// What a Machine says that has to go when its request is gone.
     pub fn left_on(&self, machine: &capi::Machine) -> Vec<&'static str> {
         leftover::of(machine, self.policy.watch_filter.as_deref(), || {
-            let host = self.caches.host(&self.host_of(machine)?)?;
+            let host = self.caches.host(&self.caches.host_of(machine)?)?;
             History::of(&host).gave_up(machine.metadata.uid.as_deref()?)
         })
     }
@@ -242,6 +268,11 @@ impl Looks {
 
 #[cfg(test)]
 mod tests {
+    use controller_kit::watch::Watchable;
+    use kube::runtime::reflector::store::Writer;
+    use kube::runtime::watcher;
+    use serde_json::{Value, json};
+
     use super::*;
 
     fn object(name: &str) -> ObjectKey {
@@ -265,5 +296,83 @@ mod tests {
         assert!(looks.concerned(Role::Machine, &object("h1")).is_empty(), "of another kind");
         looks.forget(&a);
         assert!(concerned("h2").is_empty());
+    }
+
+    fn seen<K: Watchable>(objects: Vec<K>) -> Cache<K>
+    where
+        K::DynamicType: Default,
+    {
+        let mut writer = Writer::new(K::DynamicType::default());
+        for object in objects {
+            writer.apply_watcher_event(&watcher::Event::Apply(object));
+        }
+        Cache::of(writer.as_reader(), K::DynamicType::default())
+    }
+
+    fn broken(kind: &str, name: &str, labels: &Value) -> Broken {
+        let metadata = json!({"namespace": "ns", "name": name, "labels": labels});
+        let object = json!({"kind": kind, "namespace": "ns", "name": name});
+        Broken {
+            metadata: serde_json::from_value(metadata).unwrap(),
+            object: serde_json::from_value(object).unwrap(),
+            problem: "spec.online: a number".to_owned(),
+        }
+    }
+
+    fn of_cluster(name: &str) -> Value {
+        json!({names::capi::CLUSTER_NAME: name, names::capi::CONTROL_PLANE: ""})
+    }
+
+    /// Two members of a control plane, each with a host, the second with objects that somebody spoilt.
+    #[test]
+    fn a_member_that_cannot_be_read_is_found_and_nobody_of_another_cluster() {
+        let member = |name: &str| {
+            let reference = json!({"kind": "Metal3Machine", "name": name});
+            let spec = json!({"clusterName": "c", "bootstrap": {}, "infrastructureRef": reference});
+            let machine: capi::Machine = serde_json::from_value(json!({
+                "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
+                "metadata": {"namespace": "ns", "name": name}, "spec": spec,
+            }))
+            .unwrap();
+            Arc::new(machine)
+        };
+        let metal = |name: &str| -> Metal3Machine {
+            let host = json!({"metal3.io/BareMetalHost": format!("ns/host-{name}")});
+            serde_json::from_value(json!({
+                "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "Metal3Machine",
+                "metadata": {"namespace": "ns", "name": name, "annotations": host}, "spec": {},
+            }))
+            .unwrap()
+        };
+        let unread = |spoil: fn(&Caches)| {
+            let caches = Caches {
+                hosts: seen(Vec::new()),
+                machines: seen(Vec::new()),
+                metals: seen(vec![metal("cp-1"), metal("cp-2")]),
+                clusters: seen(Vec::new()),
+                ours: seen(Vec::new()),
+                upstream: seen(Vec::new()),
+            };
+            spoil(&caches);
+            let found = caches.unread_member(&object("c"), &[member("cp-1"), member("cp-2")]);
+            found.map(|it| it.object.name.unwrap())
+        };
+        assert_eq!(unread(|_| ()), None);
+        let of_host = |it: &Caches| {
+            drop(it.hosts.broken.put(broken("BareMetalHost", "host-cp-2", &json!({}))));
+        };
+        assert_eq!(unread(of_host).as_deref(), Some("host-cp-2"));
+        let metal =
+            unread(|it| drop(it.metals.broken.put(broken("Metal3Machine", "cp-2", &json!({})))));
+        assert_eq!(metal.as_deref(), Some("cp-2"));
+        let machine =
+            unread(|it| drop(it.machines.broken.put(broken("Machine", "cp-3", &of_cluster("c")))));
+        assert_eq!(machine.as_deref(), Some("cp-3"));
+        let elsewhere =
+            unread(|it| drop(it.machines.broken.put(broken("Machine", "cp-3", &of_cluster("d")))));
+        assert_eq!(elsewhere, None);
+        let host_of_nobody =
+            |it: &Caches| drop(it.hosts.broken.put(broken("BareMetalHost", "h", &json!({}))));
+        assert_eq!(unread(host_of_nobody), None);
     }
 }

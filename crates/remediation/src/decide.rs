@@ -20,7 +20,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::decision::{Act, Decision, HostWrite};
 use crate::history::{Entry, History};
-use crate::model::{ClusterSeen, Observed};
+use crate::model::{Ahead, ClusterSeen, Observed};
 use crate::reason::Reason;
 use crate::request::{Group, Request, Said, Standing, Strategy};
 use crate::seen::{Host, Machine, Unmanaged};
@@ -315,7 +315,11 @@ pub(crate) fn out_of_turn(case: &Case<'_>) -> Option<Said> {
     let is_current = case.entry().is_some() || open.is_some_and(|it| it.released.is_none());
     let is_off = is_current && case.standing.awaits_node().is_none();
     let member = case.seen.member.as_ref().filter(|_| !is_off)?;
-    Some(Said::no(Reason::MemberInTry, text::member_first(member)))
+    let text = match member {
+        Ahead::Trying(machine) => text::member_first(machine),
+        Ahead::Unread { kind, name } => text::member_unread(kind, name),
+    };
+    Some(Said::no(Reason::MemberInTry, text))
 }
 
 /// What keeps a host from being switched at this step, or on this step's way, and says nothing of the machine: no try fails for it.

@@ -138,8 +138,8 @@ pub struct Observed {
     pub machine: Option<Machine>,
     /// Its Cluster.
     pub cluster: ClusterSeen,
-    /// The Machine of another member of the same control plane that goes first.
-    pub member: Option<String>,
+    /// Why another member of the same control plane goes first.
+    pub member: Option<Ahead>,
     /// Its `Metal3Machine`.
     pub metal: Option<Metal>,
     /// The host that the `Metal3Machine` names.
@@ -154,6 +154,20 @@ pub struct Observed {
     pub resumed: Option<Timestamp>,
     /// When this process began to act.
     pub started: Option<Timestamp>,
+}
+
+/// Why another member of a control plane goes first.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Ahead {
+    /// This Machine is being tried, or is about to be.
+    Trying(String),
+    /// An object of it cannot be decoded, so that nobody knows whether it is.
+    Unread {
+        /// Its kind.
+        kind: String,
+        /// Its name.
+        name: String,
+    },
 }
 
 /// What is known of the Cluster.

@@ -8,6 +8,7 @@ use api_types::capm3::{Metal3Machine, UpstreamRemediation};
 use api_types::metal3::BareMetalHost;
 use api_types::remediation::Metal3Remediation;
 use controller_kit::engine::{Class, Error, ObjectKey};
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::Api;
@@ -16,7 +17,9 @@ use crate::context::{Context, Role};
 use crate::decide::decide;
 use crate::decision::Decision;
 use crate::history::{Entry, History};
-use crate::model::{ClusterSeen, Key, LeftBehind, Live, Memory, Metal, Observed, RequestKey, Seen};
+use crate::model::{
+    Ahead, ClusterSeen, Key, LeftBehind, Live, Memory, Metal, Observed, RequestKey, Seen,
+};
 use crate::reason::Reason;
 use crate::request::{Group, Request};
 use crate::seen::{Host, Machine, NodeSeen, is_paused};
@@ -153,11 +156,7 @@ fn mark(context: &Context, seen: &mut Observed, memory: &Memory) {
 
 /// The member of the same control plane that goes first. With `begins` the turn is taken, and the hosts of the others are read after
 /// that: two that are asked for some moments apart would otherwise each find the other one's host as it was before its key.
-async fn first_member(
-    context: &Context,
-    own: &Live,
-    begins: bool,
-) -> Result<Option<String>, Error> {
+async fn first_member(context: &Context, own: &Live, begins: bool) -> Result<Option<Ahead>, Error> {
     let Some(machine) = own.machine.as_ref().filter(|it| it.is_control_plane()) else {
         return Ok(None);
     };
@@ -167,7 +166,7 @@ async fn first_member(
     let namespace = &request.namespace;
     let cluster = ObjectKey::new(namespace, &machine.spec.cluster_name);
     if begins && let Some(other) = context.turns.take(&cluster, &request.uid, &name) {
-        return Ok(Some(other));
+        return Ok(Some(Ahead::Trying(other)));
     }
     let is_other = |it: &Arc<capi::Machine>| {
         it.is_control_plane()
@@ -177,9 +176,14 @@ async fn first_member(
     let machines = context.caches.machines.of_namespace(namespace);
     let mut others: Vec<_> = machines.filter(is_other).collect();
     others.sort_by_key(|it| it.name_any());
+    if let Some(broken) = context.caches.unread_member(&cluster, &others) {
+        let ObjectReference { kind, name, .. } = broken.object;
+        let (kind, name) = (kind.unwrap_or_default(), name.unwrap_or_default());
+        return Ok(Some(Ahead::Unread { kind, name }));
+    }
     let hosts = context.hosts(namespace);
     for other in &others {
-        let host = context.host_of(other);
+        let host = context.caches.host_of(other);
         let host = match &host {
             Some(host) if begins => by_name(HOST, &hosts, host.name.as_str()).await?.map(Arc::new),
             Some(host) => context.caches.host(host),
@@ -192,7 +196,7 @@ async fn first_member(
         let asking = Asking { is_begun, has_turn, comes_first: name < other.name_any() };
         let begins = || requests.into_iter().any(|it| is_about_to(context, it));
         if asking.waits_for(begun, begins) {
-            return Ok(Some(other.name_any()));
+            return Ok(Some(Ahead::Trying(other.name_any())));
         }
     }
     Ok(None)

@@ -147,6 +147,13 @@ pub fn member_first(machine: &str) -> String {
     format!("the control plane's Machine {machine} is power-cycled first: one member at a time")
 }
 
+/// Nobody knows whether another member is off.
+pub fn member_unread(kind: &str, name: &str) -> String {
+    format!(
+        "the {kind} {name} of another member of the control plane cannot be read, and that member may be off: correct it"
+    )
+}
+
 /// It is left the time of a boot.
 pub fn booting(name: &str, until: Timestamp) -> String {
     format!(

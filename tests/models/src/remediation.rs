@@ -13,7 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 use remediation::decide::decide;
 use remediation::decision::Act;
 use remediation::history::History;
-use remediation::model::{ClusterSeen, Metal, Observed};
+use remediation::model::{Ahead, ClusterSeen, Metal, Observed};
 use remediation::reason::Reason;
 use remediation::request::{Backup, Request, Standing};
 use remediation::seen::{Host, Machine, Node, NodeSeen, Taint};
@@ -141,7 +141,7 @@ impl State {
         Observed {
             request: request.clone(),
             rival: false,
-            member: self.member.then(|| "another".to_owned()),
+            member: self.member.then(|| Ahead::Trying("another".to_owned())),
             machine: Some(self.machine.clone()),
             cluster: ClusterSeen::Here { paused: self.paused },
             metal: Some(Metal { paused: false, host: Some("h".to_owned()) }),

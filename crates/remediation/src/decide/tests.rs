@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::decide;
 use crate::decision::{Act, Decision, HostWrite};
 use crate::history::{Entry, History};
-use crate::model::{ClusterSeen, Metal, Observed};
+use crate::model::{Ahead, ClusterSeen, Metal, Observed};
 use crate::reason::Reason;
 use crate::request::{Backup, Group, Owner, Request, Said, Standing, Strategy};
 use crate::seen::{Host, Machine, Node, NodeCondition, NodeSeen, Taint, Unmanaged};

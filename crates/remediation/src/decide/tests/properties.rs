@@ -11,7 +11,7 @@ use super::super::decide;
 use super::{at, fresh, node};
 use crate::decision::Act;
 use crate::history::{Entry, History};
-use crate::model::{ClusterSeen, Observed};
+use crate::model::{Ahead, ClusterSeen, Observed};
 use crate::reason::Reason;
 use crate::request::{Backup, Said, Standing, Strategy};
 use crate::seen::{Machine, Node, NodeSeen, Taint, Unmanaged};
@@ -165,7 +165,7 @@ fn worlds() -> impl Any<Value = Observed> {
             seen.node = node;
             seen.started = rarely().then(|| at(1000));
             seen.rival = rarely();
-            seen.member = rarely().then(|| "another".to_owned());
+            seen.member = rarely().then(|| Ahead::Trying("another".to_owned()));
             seen
         },
     )

@@ -9,7 +9,7 @@ fn is_asked(decision: &Decision) -> bool {
 fn waiting_for(member: &str) -> Observed {
     edit(fresh(), |seen| {
         seen.machine.as_mut().unwrap().control_plane = true;
-        seen.member = Some(member.to_owned());
+        seen.member = Some(Ahead::Trying(member.to_owned()));
     })
 }
 
@@ -28,6 +28,18 @@ fn seeing(seen: &Observed, node: Node) -> Observed {
 
 fn ready() -> Node {
     Node { ready: true, ..node() }
+}
+
+/// Its host may be off, and nobody can read the record that says so.
+#[test]
+fn a_member_of_a_control_plane_waits_for_one_that_cannot_be_read_and_names_it() {
+    let seen = edit(waiting_for("cp-0"), |seen| {
+        let (kind, name) = ("BareMetalHost".to_owned(), "h-0".to_owned());
+        seen.member = Some(Ahead::Unread { kind, name });
+    });
+    let waits = now(&seen, 5);
+    assert!(waits.reason == Reason::MemberInTry && !waits.sets_key(), "{waits:?}");
+    assert!(said(&waits).said.unwrap().message.contains("BareMetalHost h-0"));
 }
 
 #[test]
@@ -52,11 +64,12 @@ fn a_member_of_a_control_plane_waits_while_another_one_is_power_cycled() {
 #[test]
 fn what_was_begun_on_a_member_of_a_control_plane_goes_on_beside_another_one() {
     for seen in [asked(), off(), released(), recovering()] {
-        let beside = edit(seen.clone(), |seen| seen.member = Some("cp-0".to_owned()));
+        let beside =
+            edit(seen.clone(), |seen| seen.member = Some(Ahead::Trying("cp-0".to_owned())));
         assert_eq!(now(&beside, 30), now(&seen, 30));
     }
     // A host that is off, or did not come on, keeps its turn.
-    let late = edit(released(), |seen| seen.member = Some("cp-0".to_owned()));
+    let late = edit(released(), |seen| seen.member = Some(Ahead::Trying("cp-0".to_owned())));
     for seen in [asked(), late] {
         assert!(is_asked(&now(&seen, 5000)), "{:?}", now(&seen, 5000));
     }
@@ -68,7 +81,7 @@ fn the_next_try_of_a_member_waits_for_its_turn() {
     let counted = edit(recovering(), |seen| seen.request.standing = said(&now(seen, 320)));
     for seen in [recovering(), counted] {
         assert!(is_asked(&now(&seen, 321)), "it is due: {:?}", now(&seen, 321));
-        let beside = edit(seen, |seen| seen.member = Some("cp-0".to_owned()));
+        let beside = edit(seen, |seen| seen.member = Some(Ahead::Trying("cp-0".to_owned())));
         let waits = now(&beside, 321);
         assert_eq!((waits.reason, writes(&waits).len()), (Reason::MemberInTry, 0), "{waits:?}");
         assert!(waits.again.is_some(), "{waits:?}");
@@ -91,7 +104,7 @@ fn the_next_try_of_a_member_waits_for_its_turn() {
 fn a_member_whose_host_is_held_goes_on_with_a_try_that_was_counted_beside_another_one() {
     let counted = edit(asked(), |seen| seen.request.standing = said(&now(seen, 700)));
     assert_eq!(counted.request.standing.retries, 1);
-    let beside = edit(counted, |seen| seen.member = Some("cp-0".to_owned()));
+    let beside = edit(counted, |seen| seen.member = Some(Ahead::Trying("cp-0".to_owned())));
     assert!(is_asked(&now(&beside, 701)), "{:?}", now(&beside, 701));
 }
 
@@ -118,7 +131,8 @@ fn due_again() -> Vec<Observed> {
 fn after_a_success_no_try_begins_beside_another_member_or_while_firmware_is_changed() {
     for seen in due_again() {
         assert!(!writes(&now(&seen, 400)).is_empty(), "it is due: {:?}", now(&seen, 400));
-        let beside = edit(seen.clone(), |seen| seen.member = Some("cp-0".to_owned()));
+        let beside =
+            edit(seen.clone(), |seen| seen.member = Some(Ahead::Trying("cp-0".to_owned())));
         let servicing = edit(seen, |seen| seen.host.as_mut().unwrap().servicing = true);
         for (seen, reason) in [(beside, Reason::MemberInTry), (servicing, Reason::HostServicing)] {
             let waits = now(&seen, 400);
@@ -133,7 +147,7 @@ fn after_a_success_no_try_begins_beside_another_member_or_while_firmware_is_chan
 /// What keeps another try from beginning: another member, firmware work, or what a person has to correct.
 type Block = fn(&mut Observed);
 const IN_THE_WAY: [(Reason, Block); 3] = [
-    (Reason::MemberInTry, |seen| seen.member = Some("cp-0".to_owned())),
+    (Reason::MemberInTry, |seen| seen.member = Some(Ahead::Trying("cp-0".to_owned()))),
     (Reason::HostServicing, |seen| seen.host.as_mut().unwrap().servicing = true),
     (Reason::HostOffline, |seen| seen.host.as_mut().unwrap().online = false),
 ];
@@ -207,7 +221,7 @@ fn a_try_that_was_counted_before_its_host_was_asked_waits_for_its_turn() {
     let counted = edit(due.clone(), |seen| {
         seen.request.standing = said(&now(&due, 400));
         seen.request.finalizer = true;
-        seen.member = Some("cp-0".to_owned());
+        seen.member = Some(Ahead::Trying("cp-0".to_owned()));
     });
     let waits = now(&counted, 401);
     assert_eq!((waits.reason, writes(&waits).len()), (Reason::MemberInTry, 0), "{waits:?}");
@@ -351,7 +365,7 @@ fn another_failure_has_all_its_tries_after_the_boot_that_was_waited_for() {
     assert!(message.contains(&format!("until {} its node is awaited", at(800))), "{message}");
     let away = edit(boots.clone(), |seen| seen.node = NodeSeen::NoAccess("away".to_owned()));
     assert!(now(&away, 5000).acts.is_empty(), "silence is no verdict: {:?}", now(&away, 5000));
-    let beside = edit(boots.clone(), |seen| seen.member = Some("cp-0".to_owned()));
+    let beside = edit(boots.clone(), |seen| seen.member = Some(Ahead::Trying("cp-0".to_owned())));
     let turn = edit(after(&beside, 800), |seen| seen.member = None);
     let more = edit(after(&edit(boots.clone(), servicing), 800), |seen| {
         seen.host.as_mut().unwrap().servicing = false;
