@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use api_types::capi::{self, Cluster};
 use api_types::capm3::{Metal3Machine, UpstreamRemediation};
-use api_types::metal3::{BareMetalHost, CachedHost};
+use api_types::metal3::CachedHost;
 use api_types::names;
 use api_types::remediation::Metal3Remediation;
 use controller_kit::Kit;
@@ -110,11 +110,6 @@ impl Role {
 }
 
 impl Caches {
-    /// A host.
-    pub fn host(&self, key: &ObjectKey) -> Option<Arc<BareMetalHost>> {
-        self.hosts.get(key).map(|it| Arc::new((**it).clone()))
-    }
-
     /// The host that a Machine has, as its `Metal3Machine` names it.
     pub fn host_of(&self, machine: &capi::Machine) -> Option<ObjectKey> {
         let key = ObjectKey::of(machine);
@@ -224,14 +219,14 @@ impl Context {
     }
 
     /// Its hosts.
-    pub fn hosts(&self, namespace: &str) -> Api<BareMetalHost> {
+    pub fn hosts(&self, namespace: &str) -> Api<CachedHost> {
         Api::namespaced(self.kit.client.clone(), namespace)
     }
 
     /// What a Machine says that has to go when its request is gone.
     pub fn left_on(&self, machine: &capi::Machine) -> Vec<&'static str> {
         leftover::of(machine, self.policy.watch_filter.as_deref(), || {
-            let host = self.caches.host(&self.caches.host_of(machine)?)?;
+            let host = self.caches.hosts.get(&self.caches.host_of(machine)?)?;
             History::of(&host).gave_up(machine.metadata.uid.as_deref()?)
         })
     }

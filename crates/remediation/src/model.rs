@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api_types::capi;
-use api_types::metal3::BareMetalHost;
+use api_types::metal3::CachedHost;
 use controller_kit::engine::ObjectKey;
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use k8s_openapi::jiff::Timestamp;
@@ -73,7 +73,7 @@ pub enum Seen {
     /// A request, with all that it depends on.
     Request(Box<Live>),
     /// A host that the request of this uid, which is gone, holds off.
-    Orphan(Arc<BareMetalHost>, String),
+    Orphan(Arc<CachedHost>, String),
     /// A host whose node may still have the taint of a request that is gone.
     Left(Box<LeftBehind>),
     /// A Machine that says something of a request which is gone.
@@ -89,9 +89,9 @@ pub struct Live {
     /// The Machine, whose conditions are written as whole lists.
     pub machine: Option<capi::Machine>,
     /// The host's version and annotations.
-    pub host: Option<Arc<BareMetalHost>>,
+    pub host: Option<Arc<CachedHost>>,
     /// The same of another host with our key.
-    pub stray: Option<Arc<BareMetalHost>>,
+    pub stray: Option<Arc<CachedHost>>,
     /// The node.
     pub place: Option<Place>,
     /// When all of it was read. What else is read depends on what is decided then.
@@ -109,7 +109,7 @@ pub struct Place {
 /// What a request that is gone may have left on the node of a host.
 pub struct LeftBehind {
     /// The host, whose record says so.
-    pub host: Arc<BareMetalHost>,
+    pub host: Arc<CachedHost>,
     /// The request's uid.
     pub uid: String,
     /// What its node is like now.

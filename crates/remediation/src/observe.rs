@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use api_types::capi::{self, Cluster};
 use api_types::capm3::{Metal3Machine, UpstreamRemediation};
-use api_types::metal3::BareMetalHost;
+use api_types::metal3::{BareMetalHost, CachedHost};
 use api_types::remediation::Metal3Remediation;
 use controller_kit::engine::{Class, Error, ObjectKey};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -33,6 +33,8 @@ use object::by_name;
 
 const HOST: &str = "read the BareMetalHost";
 const CLUSTER: &str = "read the Cluster";
+const MACHINE: &str = "read the Machine";
+const METAL: &str = "read the Metal3Machine";
 
 /// Reads what a decision about a request needs; nothing, if it is gone or nobody's. The turn of a control plane stays with a request
 /// that is about to begin, until its writes are answered.
@@ -186,7 +188,7 @@ async fn first_member(context: &Context, own: &Live, begins: bool) -> Result<Opt
         let host = context.caches.host_of(other);
         let host = match &host {
             Some(host) if begins => by_name(HOST, &hosts, host.name.as_str()).await?.map(Arc::new),
-            Some(host) => context.caches.host(host),
+            Some(host) => context.caches.hosts.get(host),
             None => None,
         };
         let history = host.map(|it| History::of(&it)).unwrap_or_default();
@@ -227,8 +229,8 @@ fn from_caches(context: &Context, who: Option<&RequestKey>, request: Request) ->
     let other = context.tries.with(|tries| tries.other(&request.uid, &namespace, named));
     look(Role::Host, named);
     look(Role::Stray, other.as_deref());
-    let host = named.and_then(|it| caches.host(&of(it)));
-    let stray = other.and_then(|it| caches.host(&of(&it)));
+    let host = named.and_then(|it| caches.hosts.get(&of(it)));
+    let stray = other.and_then(|it| caches.hosts.get(&of(&it)));
     let machine = machine.map(|it| (*it).clone());
     let cluster = cluster_of(machine.as_ref(), &request);
     look(Role::Cluster, cluster.as_deref());
@@ -243,8 +245,8 @@ struct Read<'a> {
     machine: Option<capi::Machine>,
     cluster: Option<&'a Cluster>,
     metal: Option<&'a Metal3Machine>,
-    host: Option<Arc<BareMetalHost>>,
-    stray: Option<Arc<BareMetalHost>>,
+    host: Option<Arc<CachedHost>>,
+    stray: Option<Arc<CachedHost>>,
 }
 
 fn put_together(mut request: Request, read: Read<'_>) -> Live {
@@ -253,7 +255,7 @@ fn put_together(mut request: Request, read: Read<'_>) -> Live {
     let own = host.as_ref().map(|it| it.name_any());
     let stray = stray.filter(|it| Some(it.name_any()) != own);
     let view =
-        |host: &Option<Arc<BareMetalHost>>| host.as_ref().map(|it| Host::of(it, &request, metal));
+        |host: &Option<Arc<CachedHost>>| host.as_ref().map(|it| Host::of(it, &request, metal));
     let (own, other) = (view(&host), view(&stray));
     let mut hosts = own.iter().chain(&other);
     if let Some(last) = hosts.find_map(|it| it.history.last(&request.uid)) {
@@ -295,18 +297,13 @@ fn put_together(mut request: Request, read: Read<'_>) -> Live {
 /// The same, read now: with `is_proven` all but request and host. Nothing if the request is gone, or another one of its name is
 /// there.
 async fn live(context: &Context, known: &Live, is_proven: bool) -> Result<Option<Live>, Error> {
-    const MACHINE: &str = "read the Machine";
-    const METAL: &str = "read the Metal3Machine";
     let request = &known.seen.request;
     let namespace = &request.namespace;
     let (machines, metals) = (context.machines(namespace), context.metals(namespace));
     let (clusters, hosts) = (context.clusters(namespace), context.hosts(namespace));
-    let metal_name = known.machine.as_ref().and_then(Machine::metal);
-    let host_name = known.seen.metal.as_ref().and_then(|it| it.host.as_deref());
-    let stray_name = known.stray.as_ref().map(|it| it.name_any());
-    let cluster_name = cluster_of(known.machine.as_ref(), request);
-    // The names come from caches; the objects tell whether they still are the right ones.
-    let (now, machine, cluster, metal, host, stray) = tokio::join!(
+    let (cluster, metal, host) = leads(known);
+    let stray = known.stray.as_ref().map(|it| it.name_any());
+    let (now, machine, cluster, metal, host, stray) = tokio::try_join!(
         async {
             if is_proven {
                 return Ok(Some(request.clone()));
@@ -314,37 +311,32 @@ async fn live(context: &Context, known: &Live, is_proven: bool) -> Result<Option
             request_named(context, request.group, namespace, &request.name).await
         },
         by_name(MACHINE, &machines, request.machine()),
-        by_name(CLUSTER, &clusters, cluster_name.as_deref()),
-        by_name(METAL, &metals, metal_name),
+        by_name(CLUSTER, &clusters, cluster.as_deref()),
+        by_name(METAL, &metals, metal),
         async {
             match &known.host {
                 Some(host) if is_proven => Ok(Some(host.clone())),
-                _ => by_name(HOST, &hosts, host_name).await.map(|it| it.map(Arc::new)),
+                _ => by_name(HOST, &hosts, host).await.map(|it| it.map(Arc::new)),
             }
         },
-        by_name(HOST, &hosts, stray_name.as_deref()),
-    );
-    let (now, machine, mut metal) = (now?, machine?, metal?);
-    let (mut cluster, mut host, mut stray) = (cluster?, host?, stray?.map(Arc::new));
+        by_name(HOST, &hosts, stray.as_deref()),
+    )?;
     let Some(now) = now.filter(|it| it.uid == request.uid) else { return Ok(None) };
     let machine = machine.filter(|it| now.is_about(&it.metadata));
-    let of = cluster_of(machine.as_ref(), &now);
-    if of != cluster_name {
-        cluster = by_name(CLUSTER, &clusters, of.as_deref()).await?;
+    let (cluster, metal, stray) = (cluster.as_ref(), metal.as_ref(), stray.map(Arc::new));
+    let live = put_together(now, Read { machine, cluster, metal, host, stray });
+    if leads(&live) != leads(known) {
+        // Changed just now, as the caches are about to show. What was begun on the host is undone then.
+        return Err(Error::Superseded);
     }
-    let named = machine.as_ref().and_then(Machine::metal);
-    if named != metal_name {
-        metal = by_name(METAL, &metals, named).await?;
-    }
-    let named = metal.as_ref().and_then(|it| it.host_name());
-    if named != host_name {
-        // What led to the host went just now, or leads elsewhere: what was begun there is undone all the same, and the host
-        // is who remembers on which node.
-        stray = stray.or(host);
-        host = by_name(HOST, &hosts, named).await?.map(Arc::new);
-    }
-    let (cluster, metal) = (cluster.as_ref(), metal.as_ref());
-    Ok(Some(put_together(now, Read { machine, cluster, metal, host, stray })))
+    Ok(Some(live))
+}
+
+/// What leads to the host of a request: the names of the Cluster, of the `Metal3Machine` and of the host.
+fn leads(live: &Live) -> (Option<String>, Option<&str>, Option<&str>) {
+    let (machine, metal) = (live.machine.as_ref(), live.seen.metal.as_ref());
+    let cluster = cluster_of(machine, &live.seen.request);
+    (cluster, machine.and_then(Machine::metal), metal.and_then(|it| it.host.as_deref()))
 }
 
 /// Looks at the node, which is known without its Machine as well. With `load`, also at what still runs there.
@@ -373,7 +365,7 @@ async fn look_at_node(context: &Context, live: &mut Live, load: bool) {
 /// not ours.
 pub async fn orphan(context: &Context, key: &ObjectKey) -> Result<Option<Seen>, Error> {
     let gone = context.orphans(key);
-    let Some(cached) = context.caches.host(key).filter(|it| !is_paused(it)) else {
+    let Some(cached) = context.caches.hosts.get(key).filter(|it| !is_paused(it)) else {
         return Ok(None);
     };
     if gone.is_empty() {
@@ -399,7 +391,7 @@ pub async fn orphan(context: &Context, key: &ObjectKey) -> Result<Option<Seen>, 
 
 /// Looks at the node that a request left when it could not be asked. Without this a node that is ready would stay out of service
 /// for ever, and everything call that a success. With its Cluster the node is gone, and nobody could ever ask for it again.
-async fn left_behind(context: &Context, host: Arc<BareMetalHost>) -> Result<Option<Seen>, Error> {
+async fn left_behind(context: &Context, host: Arc<CachedHost>) -> Result<Option<Seen>, Error> {
     let history = History::of(&host);
     let Some(entry) = history.tainted() else { return Ok(None) };
     let (Some(cluster), Some(node)) = (&entry.tainted, &entry.node) else { return Ok(None) };
@@ -449,7 +441,7 @@ pub async fn leftover(context: &Context, key: &ObjectKey) -> Result<Option<Seen>
         return Ok(Some(Seen::TooEarly(wait)));
     }
     let machines = context.machines(&key.namespace);
-    let machine = by_name("read the Machine", &machines, key.name.as_str()).await?.filter(is_left);
+    let machine = by_name(MACHINE, &machines, key.name.as_str()).await?.filter(is_left);
     let Some(machine) = machine else { return Ok(None) };
     let clusters = context.clusters(&key.namespace);
     let name = machine.spec.cluster_name.as_str();
@@ -512,14 +504,14 @@ mod tests {
 
     use super::*;
 
-    fn host(name: &str) -> Arc<BareMetalHost> {
+    fn host(name: &str) -> Arc<CachedHost> {
         let mut host = BareMetalHost::default();
         host.metadata.name = Some(name.to_owned());
-        Arc::new(host)
+        Arc::new(host.into())
     }
 
     /// A host with the record of one try for a Machine.
-    fn tried(name: &str, number: u32, machine: &str, result: Reason) -> Arc<BareMetalHost> {
+    fn tried(name: &str, number: u32, machine: &str, result: Reason) -> Arc<CachedHost> {
         let mut entry = Entry::begin("uid", "m", number, Timestamp::UNIX_EPOCH);
         entry.machine_uid = Some(machine.to_owned());
         let history = History(vec![entry]).ended("uid", result, Timestamp::UNIX_EPOCH);
@@ -527,7 +519,7 @@ mod tests {
         host.metadata.name = Some(name.to_owned());
         let texts = [(REMEDIATION_HISTORY.to_owned(), history.text())];
         host.metadata.annotations = Some(texts.into());
-        Arc::new(host)
+        Arc::new(host.into())
     }
 
     fn by_a_person() -> Request {
