@@ -1,9 +1,10 @@
 //! All writes, each on the version of the object that was decided on, or that the act before it left.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use api_types::capi::Machine;
-use api_types::metal3::BareMetalHost;
+use api_types::metal3::{BareMetalHost, CachedHost};
 use api_types::names;
 use api_types::names::capi::{
     CONDITION_EXTERNALLY_REMEDIATED, CONDITION_HEALTH_CHECK_SUCCEEDED, CONDITION_OWNER_REMEDIATED,
@@ -38,19 +39,20 @@ use crate::history::History;
 use crate::model::{LeftBehind, Live, Observed, Place};
 use crate::observe::node::{is_out_of_service, taints};
 use crate::reason::Reason;
-use crate::request::{Backup, Group, Request, Standing, key_of, writers};
+use crate::request::{Group, Request, Standing, key_of, writers};
 use crate::seen::{self, NodeSeen, has_plain};
 use crate::text;
 
 /// Carries out what was decided about a request.
 pub async fn acts(context: &Context, live: &Live, decision: &Decision) -> Result<Outcome, Error> {
+    let version = |it: &Option<Arc<CachedHost>>| it.as_ref().and_then(|it| it.resource_version());
     let mut pass = Pass {
         context,
         live,
         version: None,
-        host_versions: [None, None],
-        machine: None,
-        node: None,
+        host_versions: [version(&live.host), version(&live.stray)],
+        machine: live.machine.clone(),
+        node: live.place.as_ref().map(|it| it.object.clone()),
         contested: None,
     };
     let request = &live.seen.request;
@@ -107,7 +109,7 @@ fn not_said(version: Option<String>, error: Error) -> Outcome {
 /// Takes the key of a request that is gone off its host, and ends the record of its try.
 pub async fn release(context: &Context, host: &BareMetalHost, uid: &str) -> Result<Outcome, Error> {
     let what = "release a BareMetalHost whose request is gone";
-    patch_host(context, what, host, None, orphan_patch(host, uid)).await?;
+    patch_host(context, what, host, host.resource_version(), orphan_patch(host, uid)).await?;
     let mut outcome = Outcome::default();
     // Where it had let go of the host, all that was missing is the end of its record.
     if host.annotation(&key_of(uid)).is_some() || has_plain(host, uid) {
@@ -124,12 +126,13 @@ pub async fn untaint(context: &Context, left: &LeftBehind) -> Result<Outcome, Er
     let LeftBehind { host, uid, node, place } = left;
     let is_ours = matches!(node, NodeSeen::Here(node) if node.taint == seen::Taint::Ours);
     if let Some(place) = place.as_ref().filter(|_| is_ours) {
-        place.untaint(&place.object).await?;
+        place.patch(&Act::Untaint, &place.object, uid).await?;
     }
     let what = "end the record of a node that was out of service";
     let history = Some(History::of(host).untainted(uid));
     let write = HostWrite { history, ..HostWrite::default() };
-    patch_host(context, what, host, None, host_patch(host, uid, "", &write)).await?;
+    let patch = host_patch(host, uid, "", &write);
+    patch_host(context, what, host, host.resource_version(), patch).await?;
     let mut outcome = Outcome::default();
     if is_ours {
         let reason = Reason::Withdrawn.as_str();
@@ -159,10 +162,11 @@ pub async fn take_back(context: &Context, machine: &Machine) -> Result<Outcome, 
 struct Pass<'a> {
     context: &'a Context,
     live: &'a Live,
-    /// The versions of the request, and of its host and the stray one, after our last act on them.
+    /// The request's version after our last act on it.
     version: Option<String>,
+    /// The versions of its host and of the stray one, and the Machine and the node, as they were read or as our last act on them left
+    /// them.
     host_versions: [Option<String>; 2],
-    /// The Machine and the node after our last act on them.
     machine: Option<Machine>,
     node: Option<Node>,
     /// That somebody else writes the status of a request of CAPM3's kind during its try as well.
@@ -263,27 +267,16 @@ impl<'a> Pass<'a> {
             }
             Act::DeleteMachine => self.delete_machine().await,
             Act::Taint => {
-                let (place, node) = self.place()?;
-                self.node = Some(place.taint(node, &self.request().uid).await?);
+                self.patch_node(act).await?;
                 // A pass that stalled before its taint may have written it after another process undid the request, and then
                 // nobody else would take it away.
                 if !self.stands().await {
-                    let (place, node) = self.place()?;
-                    place.untaint(node).await?;
+                    self.patch_node(&Act::Untaint).await?;
                     return Err(Error::Superseded);
                 }
                 Ok(())
             }
-            Act::Untaint => {
-                let (place, node) = self.place()?;
-                self.node = Some(place.untaint(node).await?);
-                Ok(())
-            }
-            Act::Restore(backup) => {
-                let (place, node) = self.place()?;
-                self.node = place.restore(node, backup).await?.or(self.node.take());
-                Ok(())
-            }
+            Act::Untaint | Act::Restore(_) => self.patch_node(act).await,
             Act::DeleteNode => {
                 // What the node had goes with the request.
                 if !self.stands().await {
@@ -295,15 +288,21 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The cluster of the node, and the node as it was read or as our last act left it.
+    /// The cluster of the node, and the node.
     fn place(&self) -> Result<(&'a Place, &Node), Error> {
-        let place = self.live.place.as_ref().ok_or(Error::Superseded)?;
-        Ok((place, self.node.as_ref().unwrap_or(&place.object)))
+        self.live.place.as_ref().zip(self.node.as_ref()).ok_or(Error::Superseded)
     }
 
-    /// The same of the Machine.
     fn machine(&self) -> Result<&Machine, Error> {
-        self.machine.as_ref().or(self.live.machine.as_ref()).ok_or(Error::Superseded)
+        self.machine.as_ref().ok_or(Error::Superseded)
+    }
+
+    async fn patch_node(&mut self, act: &Act) -> Result<(), Error> {
+        let (place, node) = self.place()?;
+        if let Some(written) = place.patch(act, node, &self.request().uid).await? {
+            self.node = Some(written);
+        }
+        Ok(())
     }
 
     /// Whether nobody has withdrawn the request: no precondition reaches from it to a node in another cluster.
@@ -374,12 +373,12 @@ impl<'a> Pass<'a> {
     async fn write_host(&mut self, write: &HostWrite) -> Result<(), Error> {
         let host = if write.stray { &self.live.stray } else { &self.live.host };
         let Some(host) = host else { return Err(Error::Superseded) };
-        let left = &mut self.host_versions[usize::from(write.stray)];
+        let version = &mut self.host_versions[usize::from(write.stray)];
         let Observed { request, machine, .. } = &self.live.seen;
         let machine = machine.as_ref().map_or("", |it| &it.uid);
         let patch = host_patch(host, &request.uid, machine, write);
         let what = "patch the BareMetalHost";
-        *left = patch_host(self.context, what, host, left.as_deref(), patch).await?;
+        *version = patch_host(self.context, what, host, version.take(), patch).await?;
         Ok(())
     }
 
@@ -406,55 +405,13 @@ impl<'a> Pass<'a> {
 }
 
 impl Place {
-    /// Patches the version that was read, or that the act before left.
-    async fn patch(
-        &self,
-        what: &'static str,
-        node: &Node,
-        mut patch: Value,
-    ) -> Result<Node, Error> {
+    /// Makes what an act changes of a node, in the version that was read or that the act before left. Gives what it is then, if
+    /// anything had to be written.
+    async fn patch(&self, act: &Act, node: &Node, request: &str) -> Result<Option<Node>, Error> {
+        let Some((what, mut patch)) = node_patch(act, node, request) else { return Ok(None) };
         patch["metadata"]["resourceVersion"] = json!(node.metadata.resource_version);
         let (name, params, patch) = (node.name_any(), PatchParams::default(), Patch::Merge(patch));
-        written_there(what, self.api.patch(&name, &params, &patch)).await
-    }
-
-    /// Sets the taint, and says in the same write whose it is.
-    async fn taint(&self, node: &Node, request: &str) -> Result<Node, Error> {
-        let mut all = taints(node);
-        all.push(Taint {
-            key: OUT_OF_SERVICE.to_owned(),
-            value: Some(NODE_SHUTDOWN.to_owned()),
-            effect: "NoExecute".to_owned(),
-            time_added: Some(Time(now())),
-        });
-        let annotations = json!({ OUT_OF_SERVICE_BY: request });
-        let patch = json!({"metadata": {"annotations": annotations}, "spec": {"taints": all}});
-        self.patch("taint the Node", node, patch).await
-    }
-
-    /// Takes our taint away.
-    async fn untaint(&self, node: &Node) -> Result<Node, Error> {
-        let mut all = taints(node);
-        all.retain(|it| !is_out_of_service(it));
-        let annotations = json!({ OUT_OF_SERVICE_BY: null });
-        let patch = json!({"metadata": {"annotations": annotations}, "spec": {"taints": all}});
-        self.patch("remove the taint of the Node", node, patch).await
-    }
-
-    /// Gives the node what the one before had; what it says itself stays.
-    async fn restore(&self, node: &Node, backup: &Backup) -> Result<Option<Node>, Error> {
-        let missing = |text: &str, own: Option<&BTreeMap<String, String>>| {
-            let mut all: BTreeMap<String, String> = serde_json::from_str(text).unwrap_or_default();
-            all.retain(|key, _| own.is_none_or(|own| !own.contains_key(key)));
-            all
-        };
-        let labels = missing(&backup.labels, node.metadata.labels.as_ref());
-        let annotations = missing(&backup.annotations, node.metadata.annotations.as_ref());
-        if labels.is_empty() && annotations.is_empty() {
-            return Ok(None);
-        }
-        let patch = json!({"metadata": {"labels": labels, "annotations": annotations}});
-        self.patch("give the Node back its labels", node, patch).await.map(Some)
+        written_there(what, self.api.patch(&name, &params, &patch)).await.map(Some)
     }
 
     /// Deletes this very node.
@@ -462,6 +419,46 @@ impl Place {
         let (name, params) = (node.name_any(), this_very(&node.metadata));
         written_there("delete the Node", self.api.delete(&name, &params)).await.map(drop)
     }
+}
+
+/// What an act changes of a node, and what that is called. For the request of this uid, which the taint says it is of.
+fn node_patch(act: &Act, node: &Node, request: &str) -> Option<(&'static str, Value)> {
+    let tainted = |taints: Vec<Taint>, by: Option<&str>| {
+        let annotations = json!({ OUT_OF_SERVICE_BY: by });
+        json!({"metadata": {"annotations": annotations}, "spec": {"taints": taints}})
+    };
+    let mut all = taints(node);
+    match act {
+        Act::Taint => {
+            all.push(Taint {
+                key: OUT_OF_SERVICE.to_owned(),
+                value: Some(NODE_SHUTDOWN.to_owned()),
+                effect: "NoExecute".to_owned(),
+                time_added: Some(Time(now())),
+            });
+            Some(("taint the Node", tainted(all, Some(request))))
+        }
+        Act::Untaint => {
+            all.retain(|it| !is_out_of_service(it));
+            Some(("remove the taint of the Node", tainted(all, None)))
+        }
+        Act::Restore(backup) => {
+            // What the node says itself stays.
+            let labels = lacking(&backup.labels, node.metadata.labels.as_ref());
+            let annotations = lacking(&backup.annotations, node.metadata.annotations.as_ref());
+            let patch = json!({"metadata": {"labels": labels, "annotations": annotations}});
+            let lacks = !labels.is_empty() || !annotations.is_empty();
+            lacks.then_some(("give the Node back its labels", patch))
+        }
+        _ => None,
+    }
+}
+
+/// What a text has that is not there.
+fn lacking(text: &str, there: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
+    let mut all: BTreeMap<String, String> = serde_json::from_str(text).unwrap_or_default();
+    all.retain(|key, _| there.is_none_or(|it| !it.contains_key(key)));
+    all
 }
 
 /// Deletes the object as it was read, and no other of its name.
@@ -508,18 +505,16 @@ fn condition(request: &Request, standing: &Standing) -> Value {
     }])
 }
 
-/// Patches a host in the version that was read, or that our last act left. Gives the version after that.
+/// Patches a host in the version that was read, or that our last act left; one that was not read has none to insist on. Gives the
+/// version after that.
 async fn patch_host(
     context: &Context,
     what: &'static str,
     host: &BareMetalHost,
-    left: Option<&str>,
+    version: Option<String>,
     mut patch: Value,
 ) -> Result<Option<String>, Error> {
-    let read = host.metadata.resource_version.as_deref();
-    // A host that was not read has no version to insist on.
-    let Some(version) = left.or(read) else { return Err(Error::Superseded) };
-    patch["metadata"]["resourceVersion"] = json!(version);
+    patch["metadata"]["resourceVersion"] = json!(version.ok_or(Error::Superseded)?);
     let hosts = context.hosts(&host.namespace().unwrap_or_default());
     let (name, params, patch) = (host.name_any(), PatchParams::default(), Patch::Merge(patch));
     let request = hosts.patch_metadata(&name, &params, &patch);
