@@ -22,17 +22,15 @@ use crate::decision::{Act, Decision, HostWrite};
 use crate::history::{Entry, History};
 use crate::model::{Ahead, ClusterSeen, Observed};
 use crate::reason::Reason;
-use crate::request::{Group, Request, Said, Standing, Strategy};
+use crate::request::{Group, Request, Said, Standing, Strategy, TIMEOUT_DEFAULT};
 use crate::seen::{Host, Machine, Unmanaged};
 use crate::settings::Policy;
 use crate::text;
 
-/// The health check takes a moment to see that a node is ready.
+/// The health check takes a moment to see that a node is ready, and who watches its lease as long to see that its kubelet is dead.
 pub(crate) const GRACE: Duration = Duration::from_secs(60);
 /// Clocks of two processes differ by less.
 const CLOCK_SKEW: Duration = Duration::from_secs(60);
-/// So long a health check waits for the first node of a machine, unless it is told otherwise.
-const BY_ITSELF: Duration = Duration::from_secs(600);
 
 /// Decides about a request, or has nothing to say.
 type Decide = fn(&Case<'_>) -> Option<Decision>;
@@ -175,9 +173,10 @@ impl<'a> Case<'a> {
         self.strategy().timeout.max(GRACE)
     }
 
-    /// How long something is waited for that may come right by itself: a first boot, a host that is being restored.
+    /// How long something is waited for that may come right by itself: a first boot, a host that is being restored. Not less than a
+    /// health check waits for the first node of a machine, unless it is told otherwise, which is as long.
     pub(crate) fn long(&self) -> Duration {
-        self.strategy().timeout.max(BY_ITSELF)
+        self.strategy().timeout.max(TIMEOUT_DEFAULT)
     }
 
     /// Time since a moment; none if that is in the future.

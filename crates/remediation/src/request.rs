@@ -20,11 +20,11 @@ use crate::reason::Reason;
 use crate::text;
 
 /// Tries after the first where nothing is said.
-const RETRIES: u32 = 1;
+const RETRIES_DEFAULT: u32 = 1;
 /// What a node may take where nothing is said.
-const TIMEOUT: Duration = Duration::from_secs(600);
+pub(crate) const TIMEOUT_DEFAULT: Duration = Duration::from_secs(600);
 /// Longer is a mistake: a machine would be neither here nor there for days.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
+const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Of which group a request is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,7 +107,7 @@ pub struct Strategy {
 
 impl Default for Strategy {
     fn default() -> Self {
-        Self { retries: RETRIES, timeout: TIMEOUT }
+        Self { retries: RETRIES_DEFAULT, timeout: TIMEOUT_DEFAULT }
     }
 }
 
@@ -377,14 +377,15 @@ fn strategy(
     }
     let invalid = |text: String| Said::no(Reason::StrategyInvalid, text);
     let retries = match retries {
-        None => RETRIES,
+        None => RETRIES_DEFAULT,
         Some(asked) => {
             u32::try_from(asked).map_err(|_| invalid(text::retry_limit_invalid(asked)))?
         }
     };
-    let timeout =
-        timeout.map_err(|text| invalid(text::timeout_unreadable(&text)))?.unwrap_or(TIMEOUT);
-    if timeout.is_zero() || timeout > LONGEST {
+    let timeout = timeout
+        .map_err(|text| invalid(text::timeout_unreadable(&text)))?
+        .unwrap_or(TIMEOUT_DEFAULT);
+    if timeout.is_zero() || timeout > TIMEOUT_MAX {
         return Err(invalid(text::TIMEOUT_INVALID.to_owned()));
     }
     Ok(Strategy { retries, timeout })

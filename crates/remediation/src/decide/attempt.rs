@@ -17,8 +17,8 @@ use crate::text;
 
 /// How often the workload cluster is asked, at first and at last.
 pub(super) const POLL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(15));
-/// A host that is on again before this is over needs no word about its being switched on.
-const SOON: Duration = Duration::from_secs(5);
+/// What is over before this needs no word: that a host is asked, or is being switched on.
+const STEP_SAID_AFTER: Duration = Duration::from_secs(5);
 
 /// The host was just asked, and people are told. Somebody took the finalizer away by force, and without it nobody would undo what
 /// follows; or it is CAPM3's, whose controller goes no further without: it would set its own taint on the node, in a cluster where
@@ -28,7 +28,7 @@ pub(super) fn after_the_key(case: &Case<'_>) -> Option<Decision> {
     // A word that is refused keeps nothing waiting: the rules below say it with what they do.
     let is_new = case.step().is_none()
         && entry.released.is_none()
-        && case.left_off(entry.asked, SOON).is_some();
+        && case.left_off(entry.asked, STEP_SAID_AFTER).is_some();
     let lacks_ours = !case.request.finalizer || case.request.theirs;
     if !lacks_ours && !is_new {
         return None;
@@ -112,7 +112,7 @@ pub(super) fn await_node(case: &Case<'_>) -> Option<Decision> {
 }
 
 /// How soon a node is looked at again that has been awaited since then. Of one that is watched every change is told.
-fn poll(case: &Case<'_>, since: Timestamp) -> Duration {
+pub(super) fn poll(case: &Case<'_>, since: Timestamp) -> Duration {
     if case.seen.is_watched {
         return POLL.1;
     }
@@ -309,7 +309,7 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Decision> {
         .host(hold(case, host, number, failed));
     if older.is_none() && number == count && case.step().is_none() {
         // The keys of others come before what people read of this one.
-        return Some(decision.again(SOON));
+        return Some(decision.again(STEP_SAID_AFTER));
     }
     decision = decision.also(case.say(Standing { retries: number, ..asked(case, case.now) }));
     if let Some(older) = older {
@@ -352,7 +352,7 @@ pub(super) fn plain_key_taken(case: &Case<'_>) -> Option<Decision> {
     if !entry.plain || host.held || entry.released.is_some() {
         return None;
     }
-    Some(let_go(case, host, false).again(SOON))
+    Some(let_go(case, host, false).again(STEP_SAID_AFTER))
 }
 
 /// Asked, and not off yet, as far as that is known.
@@ -461,7 +461,7 @@ pub(super) fn fence(case: &Case<'_>) -> Option<Decision> {
     let idle = matches!(&case.seen.node, NodeSeen::Here(node) if node.busy == 0);
     if idle && act == Some(Act::Taint) {
         let Decision { acts, notes, .. } = let_go(case, host, true);
-        let decision = rest.act(Act::Taint).also(acts).again(SOON);
+        let decision = rest.act(Act::Taint).also(acts).again(STEP_SAID_AFTER);
         return Some(Decision { notes, ..decision });
     }
     // A node that is deleted may take its time: finalizers keep it.
@@ -494,7 +494,7 @@ fn look_and_let_go(case: &Case<'_>, host: &Host) -> Decision {
     if case.seen.node == NodeSeen::NotAsked && case.machine().is_some_and(|it| it.node.is_some()) {
         return Decision::look_at_node(Reason::PowerOn);
     }
-    let_go(case, host, false).again(SOON)
+    let_go(case, host, false).again(STEP_SAID_AFTER)
 }
 
 /// What people read of it is written by who finds the host still off a moment later.
@@ -562,7 +562,7 @@ pub(super) fn await_on(case: &Case<'_>) -> Option<Decision> {
     if case.step() == Some(&Step::PowerOn) && !case.was_hindered() {
         return Some(decision);
     }
-    if let Some(soon) = case.left(at, SOON).filter(|_| !case.was_hindered()) {
+    if let Some(soon) = case.left(at, STEP_SAID_AFTER).filter(|_| !case.was_hindered()) {
         return Some(decision.again(soon));
     }
     let fenced = entry.fenced.as_deref().unwrap_or(text::LEFT_ALONE);

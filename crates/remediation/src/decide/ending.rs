@@ -6,7 +6,7 @@ use api_types::remediation::{Phase, Step};
 use controller_kit::engine::Reason as _;
 use k8s_openapi::jiff::Timestamp;
 
-use super::attempt::{POLL, again, fail, failure};
+use super::attempt::{POLL, again, fail, failure, poll};
 use super::first_boot::boots_after;
 use super::{Case, GRACE, hindrance, node, out_of_turn, refuse, say_why_not_again};
 use crate::decision::{Act, Decision, HostWrite};
@@ -20,9 +20,7 @@ use crate::settings::Fencing;
 use crate::text;
 
 /// How soon the health check has written down what it withdrew a request for.
-const SOON: Duration = Duration::from_secs(5);
-/// How often it is looked whether a node can be given back what it had.
-const LOOK: Duration = Duration::from_secs(5);
+const WITHDRAWAL_NOTED: Duration = Duration::from_secs(5);
 
 /// The request is being deleted: a host that is off is switched on first, then the rest is undone.
 pub(super) fn withdrawn(case: &Case<'_>) -> Option<Decision> {
@@ -49,7 +47,7 @@ pub(super) fn withdrawn(case: &Case<'_>) -> Option<Decision> {
         // It withdraws the request first, and writes what it has seen to the Machine just after that.
         let open = host.history.open(&case.request.uid).is_some();
         let is_blind = open && matches!(case.seen.node, NodeSeen::NoAccess(_));
-        let soon = case.left(case.request.deleting?, SOON);
+        let soon = case.left(case.request.deleting?, WITHDRAWAL_NOTED);
         if let Some(left) = soon.filter(|_| is_blind && machine.healthy == Some(false)) {
             return Some(Decision::rest(Reason::Withdrawn).again(left));
         }
@@ -599,7 +597,7 @@ fn what_is_left(case: &Case<'_>, reason: Reason, since: Timestamp) -> Left {
             Left::Wait(POLL.1, Some(since))
         }
         NodeSeen::NoAccess(why) => match case.left(since, case.policy.fence) {
-            Some(left) => Left::Wait(left.min(LOOK), Some(since)),
+            Some(left) => Left::Wait(left.min(poll(case, since)), Some(since)),
             None if is_owed(case) => {
                 let what = if backup { text::NO_LABELS } else { text::MAYBE_TAINTED };
                 Left::GivenUp(text::because(what, why))
@@ -611,7 +609,7 @@ fn what_is_left(case: &Case<'_>, reason: Reason, since: Timestamp) -> Left {
             if backup && case.machine().is_some_and(|it| it.deleting.is_none()) =>
         {
             match case.left(since, case.strategy().timeout) {
-                Some(left) => Left::Wait(left.min(LOOK), Some(since)),
+                Some(left) => Left::Wait(left.min(poll(case, since)), Some(since)),
                 None => Left::GivenUp(text::NOT_BACK.to_owned()),
             }
         }

@@ -1,10 +1,8 @@
 //! What is known of the node, and what people are told of it.
 
-use std::time::Duration;
-
 use k8s_openapi::jiff::Timestamp;
 
-use super::Case;
+use super::{Case, GRACE};
 use crate::history::{Entry, History};
 use crate::seen::{Host, Machine, Node, NodeCondition, NodeSeen, Taint, UNKNOWN};
 use crate::settings::Fencing;
@@ -12,8 +10,6 @@ use crate::text;
 
 /// What stands for the word of a node that is not there: whatever says something later is another one.
 const NOBODY: &str = "none";
-/// A node whose kubelet is dead is called ready no longer than this: who watches its lease waits for less than a minute.
-const LEASE: Duration = Duration::from_secs(60);
 
 /// Whether the node that is awaited is back; nothing before anybody looked.
 pub(super) fn has_returned(case: &Case<'_>, machine: &Machine, since: Timestamp) -> Option<bool> {
@@ -53,7 +49,7 @@ pub(super) fn is_well(case: &Case<'_>, machine: &Machine) -> Option<bool> {
 /// Whether a node that was awaited since then has come up, although it may have said nothing new: its kubelet may do no more than
 /// renew its lease. Nothing before anybody looked.
 pub(super) fn has_come_up(case: &Case<'_>, machine: &Machine, since: Timestamp) -> Option<bool> {
-    Some(is_well(case, machine)? && case.age(since) >= LEASE)
+    Some(is_well(case, machine)? && case.age(since) >= GRACE)
 }
 
 /// Whether the health check complains of something that a node that is ready may have, too. While a request is there it does
