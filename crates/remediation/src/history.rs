@@ -6,6 +6,7 @@ use api_types::names::ferrite::REMEDIATION_HISTORY;
 use controller_kit::engine::Reason as _;
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::reason::Reason;
 
@@ -22,13 +23,10 @@ pub struct Entry {
     /// The Machine.
     pub machine: String,
     /// Its identity: one that is made anew under its name was not asked about.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_uid: Option<String>,
     /// Its node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// The cluster of that node, where the request's label does not say it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
     /// 0 for the first, then the number of the retry.
     #[serde(rename = "try")]
@@ -36,63 +34,50 @@ pub struct Entry {
     /// When the host was asked to be switched off.
     pub asked: Timestamp,
     /// Whether it was asked by the plain key, which holds nothing off. A setting that changes meanwhile is for the next try.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub plain: bool,
     /// Whether the plain key was set beside ours: the operator of Metal3 takes it away as soon as it has read that the host is off.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub beside: bool,
     /// Whether the host was on then, or was seen on since: only then an "off" later on is known to be news.
     #[serde(default)]
     pub was_on: bool,
     /// Of what time the word was that our key holds the host off, where that stood there before the key did: it is of the try
     /// before, and proves nothing of this one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_off_before: Option<Timestamp>,
     /// Whether nodes were taken out of service when it began. A process with another setting could not look at the node, and would
     /// leave the taint on it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub taints: bool,
     /// When the host was seen off, and known not to come back.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub off: Option<Timestamp>,
     /// What was done about the node meanwhile.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fenced: Option<String>,
     /// What the kubelet last said while the host was off: the node is back when it says something else.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet: Option<String>,
     /// When the host was allowed to come back.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub released: Option<Timestamp>,
     /// CAPM3 had begun before us: an out-of-service taint that names nobody is the request's.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub adopted: bool,
     /// The watch filter of the installation whose try it is: another one must not take its request for gone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<String>,
     /// When a pause ended: times that were running begin anew then.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumed: Option<Timestamp>,
     /// The host of a control plane whose machine was given up is left on until that machine is being deleted.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub stays_on: bool,
     /// What may be left on the node, since nobody could look at it in time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<String>,
     /// The cluster whose node may still have our taint. It is looked at until it has not, also when the request is long gone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tainted: Option<String>,
     /// When the try ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Timestamp>,
     /// How it ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
     /// When the owner of the machine was about to be told that it is given up.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Timestamp>,
     /// Why the machine was given up after it, in words.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
 }
 
@@ -108,16 +93,20 @@ impl Entry {
         }
     }
 
+    /// Whether it ended so.
+    fn has_come_to(&self, result: Reason) -> bool {
+        self.result.as_deref() == Some(result.as_str())
+    }
+
     /// Whether it ended before it had come to anything.
     pub fn was_given_up(&self) -> bool {
         let came_to = [Reason::Recovered, Reason::NotRecovered, Reason::Exhausted];
-        self.ended.is_some()
-            && !came_to.iter().any(|it| self.result.as_deref() == Some(it.as_str()))
+        self.ended.is_some() && !came_to.into_iter().any(|it| self.has_come_to(it))
     }
 
     /// Whether its node was ready again.
     pub fn has_recovered(&self) -> bool {
-        self.result.as_deref() == Some(Reason::Recovered.as_str())
+        self.has_come_to(Reason::Recovered)
     }
 }
 
@@ -132,9 +121,13 @@ impl History {
         Self(serde_json::from_str(text).unwrap_or_default())
     }
 
-    /// As it stands on the host.
+    /// As it stands on the host. What is not known, or not so, takes no room there.
     pub fn text(&self) -> String {
-        serde_json::to_string(&self.0).unwrap_or_default()
+        let mut all = json!(self.0);
+        for entry in all.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+            entry.retain(|_, it| !it.is_null() && *it != json!(false));
+        }
+        all.to_string()
     }
 
     /// The try of a request that has not ended.
@@ -149,17 +142,14 @@ impl History {
 
     /// Whether a request has used up all its tries here.
     pub fn is_exhausted(&self, remediation: &str) -> bool {
-        let word = Reason::Exhausted.as_str();
-        let mut all = self.0.iter().filter(|it| it.remediation == remediation);
-        all.any(|it| it.result.as_deref() == Some(word))
+        self.0.iter().any(|it| it.remediation == remediation && it.has_come_to(Reason::Exhausted))
     }
 
     /// When the owner of the machine of this uid was told that all tries were used up, if that is the last that happened to the
     /// host. A record of an earlier release knows when they were.
     pub fn gave_up(&self, machine: &str) -> Option<Timestamp> {
         let last = self.0.last().filter(|it| it.machine_uid.as_deref() == Some(machine))?;
-        let is_exhausted = last.result.as_deref() == Some(Reason::Exhausted.as_str());
-        last.told.or(last.ended).filter(|_| is_exhausted)
+        last.told.or(last.ended).filter(|_| last.has_come_to(Reason::Exhausted))
     }
 
     /// The same with every open try of a request ended.
