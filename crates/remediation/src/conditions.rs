@@ -7,13 +7,8 @@ use api_types::condition::{Condition, find, put};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// A change of one condition.
-pub enum Change<'a> {
-    /// It becomes `False`, for this reason and with this message.
-    False(&'a str, &'a str),
-    /// It goes.
-    Gone,
-}
+/// What a condition becomes: `False` with this reason and message; or it goes.
+pub type Change<'a> = Option<(&'a str, &'a str)>;
 
 /// The Machine's status with conditions changed in both formats, as a merge patch.
 pub fn patch(machine: &Machine, changes: &[(&str, Change<'_>)], now: Timestamp) -> Value {
@@ -47,7 +42,7 @@ fn changed(
     finish: impl Fn(&mut Condition),
 ) -> Vec<Condition> {
     for (kind, change) in changes {
-        let Change::False(reason, message) = change else {
+        let Some((reason, message)) = change else {
             all.retain(|it| it.r#type != *kind);
             continue;
         };
@@ -76,7 +71,7 @@ mod tests {
     fn the_owner_is_told_in_both_formats_of_either_contract() {
         let now = Timestamp::from_second(1_800_000_000).unwrap();
         let other = json!({"type": "Ready", "status": "True", "reason": "R", "message": ""});
-        let tell = [("OwnerRemediated", Change::False("WaitingForRemediation", "why"))];
+        let tell = [("OwnerRemediated", Some(("WaitingForRemediation", "why")))];
         let newer = machine("v1beta2", &json!({"conditions": [other]}));
         let status = patch(&newer, &tell, now)["status"].clone();
         assert_eq!(status["conditions"][0], other, "others stay as they are");
@@ -95,7 +90,7 @@ mod tests {
     fn a_condition_that_goes_leaves_the_others() {
         let all = json!([{"type": "A", "status": "False"}, {"type": "B", "status": "True"}]);
         let seen = machine("v1beta2", &json!({"conditions": all}));
-        let status = patch(&seen, &[("A", Change::Gone)], Timestamp::UNIX_EPOCH)["status"].clone();
+        let status = patch(&seen, &[("A", None)], Timestamp::UNIX_EPOCH)["status"].clone();
         assert_eq!(status["conditions"], json!([{"type": "B", "status": "True"}]));
     }
 }

@@ -144,7 +144,7 @@ pub async fn untaint(context: &Context, left: &LeftBehind) -> Result<Outcome, Er
 /// Takes back what a Machine says of a request that is gone, in both formats.
 pub async fn take_back(context: &Context, machine: &Machine) -> Result<Outcome, Error> {
     let said = context.left_on(machine);
-    let gone: Vec<_> = said.iter().map(|it| (*it, Change::Gone)).collect();
+    let gone: Vec<_> = said.iter().map(|it| (*it, None)).collect();
     let patch = Patch::Merge(conditions::patch(machine, &gone, now()));
     let (namespace, name) = (machine.namespace().unwrap_or_default(), machine.name_any());
     let (machines, what) = (context.machines(&namespace), "take back what the Machine says");
@@ -248,23 +248,20 @@ impl<'a> Pass<'a> {
             Act::Say(standing) => self.say(standing).await,
             Act::Host(write) => self.write_host(write).await,
             Act::TellOwner(text) => {
-                let told = || Change::False(REASON_WAITING_FOR_REMEDIATION, text);
-                let mut changes = vec![(CONDITION_OWNER_REMEDIATED, told())];
+                let told = Some((REASON_WAITING_FOR_REMEDIATION, text.as_str()));
+                let mut changes = vec![(CONDITION_OWNER_REMEDIATED, told)];
                 // Owners replace a Machine only if its health check has failed, too. Where a person asked, or none is there,
                 // nobody else says so.
                 if self.live.seen.machine.as_ref().is_some_and(|it| it.healthy != Some(false)) {
-                    changes.push((CONDITION_HEALTH_CHECK_SUCCEEDED, told()));
+                    changes.push((CONDITION_HEALTH_CHECK_SUCCEEDED, told));
                 }
                 self.patch_machine(&changes).await
             }
-            Act::Settled => self.say_on_machine(Change::Gone).await,
+            Act::Settled => self.say_on_machine(None).await,
             Act::Await => {
-                let waits = Change::False(REASON_WAITING_FOR_REMEDIATION, text::AWAITED);
-                self.say_on_machine(waits).await
+                self.say_on_machine(Some((REASON_WAITING_FOR_REMEDIATION, text::AWAITED))).await
             }
-            Act::Complain(reason, text) => {
-                self.say_on_machine(Change::False(reason.as_str(), text)).await
-            }
+            Act::Complain(reason, text) => self.say_on_machine(Some((reason.as_str(), text))).await,
             Act::DeleteMachine => self.delete_machine().await,
             Act::Taint => {
                 self.patch_node(act).await?;
