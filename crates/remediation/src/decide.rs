@@ -268,7 +268,7 @@ fn refused(case: &Case<'_>) -> Option<Decision> {
     if case.request.finalizer || ending::is_left(case) {
         return Some(ending::undo(case, refusal.reason));
     }
-    Some(ending::host_lost(case, &refusal).unwrap_or_else(|| refuse(case, &refusal)))
+    Some(ending::host_lost(case, &refusal).unwrap_or_else(|| wait(case, refusal)))
 }
 
 /// The machine got another host while a try was under way on its old one: that one is let go before a try goes on with the
@@ -346,22 +346,14 @@ fn await_turn(case: &Case<'_>) -> Option<Decision> {
     Some(wait(case, out_of_turn(case)?).again(attempt::POLL.1))
 }
 
-/// Nothing is done before something has passed that needs no person.
+/// Says why nothing is done, and since when. It is a warning where it does not pass without a person.
 fn wait(case: &Case<'_>, said: Said) -> Decision {
-    say_why_not(case, said, false)
-}
-
-/// Nothing is done before somebody corrects something.
-fn refuse(case: &Case<'_>, refusal: &Said) -> Decision {
-    say_why_not(case, refusal.clone(), true)
-}
-
-/// Says why nothing is done, and since when.
-fn say_why_not(case: &Case<'_>, said: Said, warning: bool) -> Decision {
+    use Reason::{HostBooting, HostServicing, MemberInTry, NodeReady};
+    let passes = [HostBooting, NodeReady, MemberInTry, HostServicing].contains(&said.reason);
     let since = case.standing.since.filter(|_| case.said() == Some(said.reason));
     // The phase stays: it never goes back to none.
     let wanted = Standing { step: None, since: since.or(Some(case.now)), ..case.standing.clone() };
-    say_of(case, wanted, said, warning)
+    say_of(case, wanted, said, !passes)
 }
 
 /// The same of a request that has succeeded, and is to have another try: it is still known of it that it has, and since when.

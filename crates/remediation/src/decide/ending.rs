@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::attempt::{POLL, again, fail, failure, poll};
 use super::first_boot::boots_after;
-use super::{Case, GRACE, hindrance, node, out_of_turn, refuse, say_why_not_again};
+use super::{Case, GRACE, hindrance, node, out_of_turn, say_why_not_again, wait};
 use crate::decision::{Act, Decision, HostWrite};
 use crate::history::{Entry, History};
 use crate::leftover::TOLD_WITHIN;
@@ -176,7 +176,7 @@ pub(super) fn machine_gone(case: &Case<'_>) -> Option<Decision> {
         return Some(undo(case, reason));
     }
     let rest = || stopped(case, Reason::MachineGone, text::MACHINE_GOES);
-    Some(missing.map_or_else(rest, |it| refuse(case, &it)))
+    Some(missing.map_or_else(rest, |it| wait(case, it)))
 }
 
 /// Which Machine is not there. A later one of its name was not asked about.
@@ -411,7 +411,7 @@ pub(super) fn host_lost(case: &Case<'_>, refusal: &Said) -> Option<Decision> {
     let said = case.standing.said.as_ref().filter(|it| it.reason == refusal.reason)?;
     let since = case.standing.since?;
     if let Some(left) = case.left(since, case.long()) {
-        return Some(refuse(case, refusal).again(left));
+        return Some(wait(case, refusal.clone()).again(left));
     }
     let decision = Decision::rest(Reason::Exhausted);
     Some(give_up_machine(case, machine, decision, &said.message, None))
