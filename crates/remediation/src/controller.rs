@@ -180,8 +180,9 @@ impl Controller for Context {
                 let writes = decided.parts().into_iter().map(|it| Write::Acts(Box::new(it)));
                 Decision { writes: writes.collect(), next, ..Decision::rest(reason) }
             }
+            Seen::Leftover(_) => Decision::write(Reason::Withdrawn, Write::Clear),
             // It may be held for another one that is gone as well.
-            Seen::Orphan(..) | Seen::Leftover(_) => {
+            Seen::Left(left) if left.node == NodeSeen::NotAsked => {
                 Decision::write(Reason::Withdrawn, Write::Clear)
             }
             // Its cluster may be away for long.
@@ -212,8 +213,7 @@ impl Controller for Context {
                 }
                 written
             }
-            (Seen::Orphan(host, uid), Write::Clear) => write::release(self, host, uid).await,
-            (Seen::Left(left), Write::Clear) => write::untaint(self, left).await,
+            (Seen::Left(left), Write::Clear) => write::clear(self, left).await,
             (Seen::Leftover(machine), Write::Clear) => write::take_back(self, machine).await,
             // Nothing of the kind is decided.
             _ => Ok(Outcome::default()),

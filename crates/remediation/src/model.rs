@@ -72,9 +72,7 @@ impl Memory {
 pub enum Seen {
     /// A request, with all that it depends on.
     Request(Box<Live>),
-    /// A host that the request of this uid, which is gone, holds off.
-    Orphan(Arc<CachedHost>, String),
-    /// A host whose node may still have the taint of a request that is gone.
+    /// A host that has something of a request that is gone.
     Left(Box<LeftBehind>),
     /// A Machine that says something of a request which is gone.
     Leftover(Box<capi::Machine>),
@@ -106,13 +104,13 @@ pub struct Place {
     pub object: Node,
 }
 
-/// What a request that is gone may have left on the node of a host.
+/// What a request that is gone left: its try is under way on a host, or its taint may be on the node.
 pub struct LeftBehind {
     /// The host, whose record says so.
     pub host: Arc<CachedHost>,
     /// The request's uid.
     pub uid: String,
-    /// What its node is like now.
+    /// What its node is like now. Nobody asks for it before the host is let go.
     pub node: NodeSeen,
     /// The node.
     pub place: Option<Place>,

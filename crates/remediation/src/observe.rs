@@ -383,7 +383,8 @@ pub async fn orphan(context: &Context, key: &ObjectKey) -> Result<Option<Seen>, 
         let machine = ObjectKey::new(&key.namespace, &entry.machine);
         let uid = entry.remediation.clone();
         if !is_really_asked_for(context, &machine, Some(&uid)).await? {
-            return Ok(Some(Seen::Orphan(host, uid)));
+            let left = LeftBehind { host, uid, node: NodeSeen::NotAsked, place: None };
+            return Ok(Some(Seen::Left(Box::new(left))));
         }
     }
     Ok(None)

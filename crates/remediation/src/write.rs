@@ -106,39 +106,35 @@ fn not_said(version: Option<String>, error: Error) -> Outcome {
     Outcome { version, events, failed: Some(error), ..Outcome::default() }
 }
 
-/// Takes the key of a request that is gone off its host, and ends the record of its try.
-pub async fn release(context: &Context, host: &BareMetalHost, uid: &str) -> Result<Outcome, Error> {
-    let what = "release a BareMetalHost whose request is gone";
-    patch_host(context, what, host, host.resource_version(), orphan_patch(host, uid)).await?;
-    let mut outcome = Outcome::default();
-    // Where it had let go of the host, all that was missing is the end of its record.
-    if host.annotation(&key_of(uid)).is_some() || has_plain(host, uid) {
-        context.metrics.released();
-        let reason = Reason::Withdrawn.as_str();
-        outcome.events.push(Event::new(true, reason, "Release", text::RELEASED));
-    }
-    Ok(outcome)
-}
-
-/// Takes the taint of a request that is gone off its node, if it is there, and then the word of it off the host: a crash in between
-/// has the node looked at once more.
-pub async fn untaint(context: &Context, left: &LeftBehind) -> Result<Outcome, Error> {
+/// Takes away what a request that is gone left: its key, with the end of the record of its try; or the taint on its node, if it is
+/// there, and then the word of it. A crash in between has the node looked at once more.
+pub async fn clear(context: &Context, left: &LeftBehind) -> Result<Outcome, Error> {
     let LeftBehind { host, uid, node, place } = left;
-    let is_ours = matches!(node, NodeSeen::Here(node) if node.taint == seen::Taint::Ours);
-    if let Some(place) = place.as_ref().filter(|_| is_ours) {
+    let is_tainted = matches!(node, NodeSeen::Here(node) if node.taint == seen::Taint::Ours);
+    if let Some(place) = place.as_ref().filter(|_| is_tainted) {
         place.patch(&Act::Untaint, &place.object, uid).await?;
     }
-    let what = "end the record of a node that was out of service";
-    let history = Some(History::of(host).untainted(uid));
-    let write = HostWrite { history, ..HostWrite::default() };
-    let patch = host_patch(host, uid, "", &write);
+    let is_released = *node == NodeSeen::NotAsked;
+    let patch = if is_released {
+        orphan_patch(host, uid)
+    } else {
+        let history = Some(History::of(host).untainted(uid));
+        host_patch(host, uid, "", &HostWrite { history, ..HostWrite::default() })
+    };
+    let what = "clear a BareMetalHost whose request is gone";
     patch_host(context, what, host, host.resource_version(), patch).await?;
-    let mut outcome = Outcome::default();
-    if is_ours {
-        let reason = Reason::Withdrawn.as_str();
-        outcome.events.push(Event::new(false, reason, "Release", text::UNTAINTED_LATER));
-    }
-    Ok(outcome)
+    // Where it had let go of the host, all that was missing is the end of its record.
+    let was_held = host.annotation(&key_of(uid)).is_some() || has_plain(host, uid);
+    let told = match (is_released, is_tainted) {
+        (true, _) if was_held => {
+            context.metrics.released();
+            Some((true, text::RELEASED))
+        }
+        (false, true) => Some((false, text::UNTAINTED_LATER)),
+        _ => None,
+    };
+    let event = |(warning, text)| Event::new(warning, Reason::Withdrawn.as_str(), "Release", text);
+    Ok(Outcome { events: told.map(event).into_iter().collect(), ..Outcome::default() })
 }
 
 /// Takes back what a Machine says of a request that is gone, in both formats.
