@@ -410,50 +410,42 @@ pub fn refused_at_first(request: &Request, message: String) -> Option<Act> {
 
 /// Why this request cannot be carried out as things are.
 fn unfit(case: &Case<'_>) -> Option<Said> {
-    let refusal = |reason, text: String| Some(Said::no(reason, text));
     if let Err(wrong) = &case.request.strategy {
         return Some(wrong.clone());
     }
-    let machine = case.machine()?;
-    let name = &case.request.name;
+    let (name, machine) = (&case.request.name, case.machine()?);
     if machine.name != *name {
-        return refusal(Reason::MachineMismatch, text::named_otherwise(name, &machine.name));
+        let text = text::named_otherwise(name, &machine.name);
+        return Some(Said::no(Reason::MachineMismatch, text));
     }
     if let Some(cluster) = case.request.cluster.as_ref().filter(|it| **it != machine.cluster) {
         let text = text::of_another_cluster(cluster, &machine.cluster);
-        return refusal(Reason::MachineMismatch, text);
+        return Some(Said::no(Reason::MachineMismatch, text));
     }
     if machine.skipped {
-        return refusal(Reason::Skipped, text::SKIPPED.to_owned());
+        return Some(Said::no(Reason::Skipped, text::SKIPPED));
     }
     let Some(metal) = &case.seen.metal else {
-        return refusal(Reason::HostUnknown, text::NO_METAL.to_owned());
+        return Some(Said::no(Reason::HostUnknown, text::NO_METAL));
     };
     let Some(named) = &metal.host else {
-        return refusal(Reason::HostUnknown, text::NO_HOST.to_owned());
+        return Some(Said::no(Reason::HostUnknown, text::NO_HOST));
     };
     let Some(host) = case.host() else {
-        return refusal(Reason::HostMissing, text::host_missing(named));
+        return Some(Said::no(Reason::HostMissing, text::host_missing(named)));
     };
-    let (reason, what) = if !host.ours {
-        (Reason::HostNotClaimed, text::NOT_CLAIMED)
-    } else if let Some(why) = host.unmanaged {
-        let what = match why {
-            Unmanaged::NoCredentials => text::NO_CREDENTIALS,
-            Unmanaged::Detached => text::DETACHED,
-            Unmanaged::Deleting => text::DELETING,
-        };
-        (Reason::HostUnmanaged, what)
-    } else if !host.provisioned {
-        (Reason::HostNotProvisioned, text::NOT_PROVISIONED)
-    } else if !host.online {
-        (Reason::HostOffline, text::OFFLINE)
-    } else if host.power_off_disabled {
-        (Reason::PowerOffDisabled, text::POWER_OFF_DISABLED)
-    } else {
-        return None;
-    };
-    refusal(reason, text::host(named, what))
+    let is = |unmanaged| host.unmanaged == Some(unmanaged);
+    let first = [
+        (!host.ours, Reason::HostNotClaimed, text::NOT_CLAIMED),
+        (is(Unmanaged::NoCredentials), Reason::HostUnmanaged, text::NO_CREDENTIALS),
+        (is(Unmanaged::Detached), Reason::HostUnmanaged, text::DETACHED),
+        (is(Unmanaged::Deleting), Reason::HostUnmanaged, text::DELETING),
+        (!host.provisioned, Reason::HostNotProvisioned, text::NOT_PROVISIONED),
+        (!host.online, Reason::HostOffline, text::OFFLINE),
+        (host.power_off_disabled, Reason::PowerOffDisabled, text::POWER_OFF_DISABLED),
+    ];
+    let (_, reason, what) = first.into_iter().find(|(is_so, ..)| *is_so)?;
+    Some(Said::no(reason, text::host(named, what)))
 }
 
 #[cfg(test)]
