@@ -339,7 +339,7 @@ mod tests {
             }))
             .unwrap()
         };
-        let unread = |spoil: fn(&Caches)| {
+        let unread = |spoil: &dyn Fn(&Caches)| {
             let caches = Caches {
                 hosts: seen(Vec::new()),
                 machines: seen(Vec::new()),
@@ -352,22 +352,24 @@ mod tests {
             let found = caches.unread_member(&object("c"), &[member("cp-1"), member("cp-2")]);
             found.map(|it| it.object.name.unwrap())
         };
-        assert_eq!(unread(|_| ()), None);
-        let of_host = |it: &Caches| {
-            drop(it.hosts.broken.put(broken("BareMetalHost", "host-cp-2", &json!({}))));
+        assert_eq!(unread(&|_: &Caches| ()), None);
+        let host = |name: &'static str| {
+            unread(&|it: &Caches| {
+                it.hosts.broken.put(broken("BareMetalHost", name, &json!({})));
+            })
         };
-        assert_eq!(unread(of_host).as_deref(), Some("host-cp-2"));
-        let metal =
-            unread(|it| drop(it.metals.broken.put(broken("Metal3Machine", "cp-2", &json!({})))));
+        assert_eq!(host("host-cp-2").as_deref(), Some("host-cp-2"));
+        assert_eq!(host("h"), None, "it is nobody's");
+        let metal = unread(&|it: &Caches| {
+            it.metals.broken.put(broken("Metal3Machine", "cp-2", &json!({})));
+        });
         assert_eq!(metal.as_deref(), Some("cp-2"));
-        let machine =
-            unread(|it| drop(it.machines.broken.put(broken("Machine", "cp-3", &of_cluster("c")))));
-        assert_eq!(machine.as_deref(), Some("cp-3"));
-        let elsewhere =
-            unread(|it| drop(it.machines.broken.put(broken("Machine", "cp-3", &of_cluster("d")))));
-        assert_eq!(elsewhere, None);
-        let host_of_nobody =
-            |it: &Caches| drop(it.hosts.broken.put(broken("BareMetalHost", "h", &json!({}))));
-        assert_eq!(unread(host_of_nobody), None);
+        let machine = |cluster: &'static str| {
+            unread(&|it: &Caches| {
+                it.machines.broken.put(broken("Machine", "cp-3", &of_cluster(cluster)));
+            })
+        };
+        assert_eq!(machine("c").as_deref(), Some("cp-3"));
+        assert_eq!(machine("d"), None, "it is of another cluster");
     }
 }
