@@ -23,8 +23,11 @@ use crate::reason::{Notice, Reason};
 use crate::seen::{Cluster, Customization, Observed};
 use crate::settings::Policy;
 
-/// What is told of a failure at most, in bytes: the status holds it for each entry, and has to be stored.
+/// What is told of a failure at most, in bytes.
 const LONGEST_FAILURE: usize = 1_000;
+/// What is told of the failures of all entries at most: the API server stores no pool of more than 1.5 MiB, and refuses the whole
+/// status then.
+const ALL_FAILURES: usize = 256 << 10;
 
 /// All entries of the pool's namespace, listed by the pool or not.
 pub(crate) struct Uses<'a> {
@@ -202,18 +205,25 @@ impl<'a> Use<'a> {
             |version: &String| self.customization.is_some_and(|it| it.version == *version);
         let refusal = seen.turned_down.get(self.name).filter(|it| is_current(&it.version));
         let attempts = seen.pool.attempts.unwrap_or(policy.provision_attempts);
+        let entries = seen.pool.listed.names().len().max(seen.pool.status.inventory.len());
         let terms = Terms {
             // An empty list is a mistake, so nothing counts as taken off it.
             listed: self.listed || seen.pool.listed.is_mistaken(),
             turned_down: refusal.map(|it| it.why.as_str()),
             attempts: i32::try_from(attempts).unwrap_or(i32::MAX),
+            longest: LONGEST_FAILURE.min(ALL_FAILURES / entries.max(1)),
             now,
         };
-        match user {
-            Some((user, cluster)) => Some(self.used(user, cluster, &terms)),
-            None if terms.listed => Some(self.unused(&terms)),
-            None => None,
+        let mut state = match user {
+            Some((user, cluster)) => self.used(user, cluster, &terms),
+            None if terms.listed => self.unused(&terms),
+            None => return None,
+        };
+        // There may be more entries than when it was told.
+        if let Some(message) = state.last_failure.as_mut().and_then(|it| it.message.as_mut()) {
+            *message = shorten(message, terms.longest);
         }
+        Some(state)
     }
 
     fn used(&self, user: &str, cluster: Option<&Cluster>, terms: &Terms<'_>) -> EntryState {
@@ -247,7 +257,7 @@ impl<'a> Use<'a> {
             let is_refused = |it: &LastFailure| is_of(it, Notice::Refused);
             failure = failure.and_then(|it| if is_refused(&it) { counted(it) } else { Some(it) });
         } else if let Some(why) = terms.turned_down {
-            failure = Some(self.told((Notice::Refused, why), failure, terms.now));
+            failure = Some(self.told((Notice::Refused, why), failure, terms));
         }
         if let Some(cluster) = cluster {
             let is_counted = before.is_some_and(|it| it.counts(user));
@@ -257,7 +267,7 @@ impl<'a> Use<'a> {
             } else if let (Some(why), false) = (&cluster.stopped, is_counted) {
                 attempts = (attempts - 1).max(0);
                 let of = Some(user.to_owned());
-                let new = new_failure(Reason::ProvisionStopped.as_str(), why, terms.now);
+                let new = new_failure(Reason::ProvisionStopped.as_str(), why, terms);
                 failure = Some(LastFailure { cluster_deployment: of, ..new });
             }
         }
@@ -290,13 +300,13 @@ impl<'a> Use<'a> {
         let (status, failure) = if taken {
             (EntryStatus::Unavailable, failed)
         } else if let Some(why) = &customization.refused {
-            let told = self.told((Notice::BadPatch, why), failed, terms.now);
+            let told = self.told((Notice::BadPatch, why), failed, terms);
             (EntryStatus::BrokenByConfiguration, Some(told))
         } else if attempts == 0 {
             (EntryStatus::BrokenByCloud, failed)
         } else {
             let failure = match terms.turned_down {
-                Some(why) => Some(self.told((Notice::Refused, why), failed, terms.now)),
+                Some(why) => Some(self.told((Notice::Refused, why), failed, terms)),
                 None => failed,
             };
             (EntryStatus::Available, failure)
@@ -329,9 +339,9 @@ impl<'a> Use<'a> {
         &self,
         (reason, why): (Notice, &str),
         before: Option<LastFailure>,
-        now: Timestamp,
+        terms: &Terms<'_>,
     ) -> LastFailure {
-        let new = new_failure(reason.as_str(), why, now);
+        let new = new_failure(reason.as_str(), why, terms);
         let known = self.before.and_then(|it| it.last_failure.as_ref());
         let known = known.filter(|it| is_of(it, reason) && it.message == new.message);
         let cluster_deployment = before.and_then(|it| it.cluster_deployment);
@@ -349,11 +359,11 @@ fn counted(failure: LastFailure) -> Option<LastFailure> {
     Some(LastFailure { reason, message: None, ..failure })
 }
 
-fn new_failure(reason: &str, why: &str, now: Timestamp) -> LastFailure {
+fn new_failure(reason: &str, why: &str, terms: &Terms<'_>) -> LastFailure {
     LastFailure {
         reason: Some(reason.to_owned()),
-        message: Some(shorten(why, LONGEST_FAILURE)),
-        time: Some(Time(now)),
+        message: Some(shorten(why, terms.longest)),
+        time: Some(Time(terms.now)),
         ..LastFailure::default()
     }
 }
@@ -377,6 +387,8 @@ struct Terms<'a> {
     turned_down: Option<&'a str>,
     /// Failed provisions that it may have from the beginning.
     attempts: i32,
+    /// What may be told of its failure, in bytes.
+    longest: usize,
     now: Timestamp,
 }
 

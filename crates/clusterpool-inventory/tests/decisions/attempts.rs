@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clusterpool_inventory::reason::Reason;
-use clusterpool_inventory::seen::{Cluster, Observed, Refusal};
+use clusterpool_inventory::seen::{Cluster, Listed, Observed, Refusal};
 use clusterpool_inventory::text::remarks;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
@@ -42,6 +42,41 @@ fn what_is_told_of_a_failure_is_short_enough_to_be_stored_for_each_entry() {
     assert!(failures.all(|it| is_short(&it.message, 1_000)));
     assert!(status.conditions.iter().all(|it| is_short(&it.message, 10_000)));
     assert_eq!(decided(&seen).status, None);
+}
+
+/// The API server would refuse the whole status, and no failed cluster would go before its failure is stored.
+#[test]
+fn failures_of_all_entries_of_a_large_pool_are_short_enough_to_be_stored_together() {
+    let names: Vec<String> = (0..1_500).map(|it| format!("entry-{it}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut seen = full(1, &names);
+    for (number, cluster) in seen.clusters.iter_mut().enumerate() {
+        let why = format!("{number}: {}", "no quota ".repeat(200));
+        *cluster =
+            Cluster { stopped: Some(why), ..failed(&cluster.name, cluster.entry.as_deref()) };
+    }
+    // Half of them could not be used again either.
+    for entry in seen.customizations.iter_mut().step_by(2) {
+        (entry.lease, entry.refused) = (None, Some("nothing is at this path ".repeat(100)));
+    }
+    seen.clusters = seen.clusters.into_iter().skip(1).step_by(2).collect();
+    let all = seen.pool.listed.clone();
+    let is_short_and_told = |seen: &Observed| {
+        let size = serde_json::to_string(&seen.pool.status).unwrap().len();
+        let told = seen.pool.status.inventory.values().filter_map(|it| it.last_failure.as_ref());
+        let messages: Vec<&str> = told.filter_map(|it| it.message.as_deref()).collect();
+        assert!(size < 1 << 20 && messages.len() == names.len(), "{size} {}", messages.len());
+        assert!(messages.iter().all(|it| it.contains("no quota") || it.contains("at this path")));
+        assert_eq!(decided(seen).status, None);
+    };
+    let told = stored(&seen);
+    is_short_and_told(&told);
+    assert_eq!(deleted(&told).len(), names.len() / 2);
+    // What was told while fewer were listed gives way.
+    seen.pool.listed = Listed::Entries(names[..100].iter().map(|it| (*it).to_owned()).collect());
+    let mut grown = stored(&seen);
+    grown.pool.listed = all;
+    is_short_and_told(&stored(&grown));
 }
 
 #[test]
