@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::naming;
 use crate::reason::{Pass, Reason};
-use crate::seen::{Claim, Customization, Observed, Part};
+use crate::seen::{Claim, Customization, Observed};
 
 /// The work for a pool, its new status and its events.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -76,16 +76,14 @@ impl Work {
 
     /// The cluster that this looks after, if it does.
     pub fn tends(&self) -> Option<&str> {
-        match self.steps.first() {
-            Some(Step::Make { cluster, .. }) if self.reason == Reason::PartsChecked => {
-                Some(cluster)
-            }
+        match &self.steps[..] {
+            [Step::Restore { cluster, .. }] => Some(cluster),
             _ => None,
         }
     }
 }
 
-/// One write. `at` is the resourceVersion that it insists on; where an earlier step of the same
+/// One write, or those that make one cluster. `at` is the resourceVersion that it insists on; where an earlier step of the same
 /// piece wrote the same object, it is the one that write returned.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
@@ -211,18 +209,16 @@ pub enum Step {
         /// Version of the customization.
         at: String,
     },
-    /// Makes something that a cluster needs. What is there already stays as it is: of a namespace it is noted what all in it
-    /// is made from, and one of something else is not taken.
-    Make {
+    /// Makes again what a cluster needs in its namespace. What is there stays as it is.
+    Restore {
         /// The cluster.
         cluster: String,
-        /// What.
-        part: Part,
-        /// The customization whose patches or copy it holds.
+        /// The entry that it was made from.
         entry: Option<Version>,
     },
-    /// Creates a cluster: with an entry, our finalizer on it and paused. One of that name may be
-    /// there already, if it is of this pool and entry.
+    /// Creates a cluster, after its namespace and what it needs there: with an entry, our finalizer on it and paused. What
+    /// is there already stays as it is: of the namespace it is noted what all in it is made from, and one of something else is
+    /// not taken. A cluster of that name may be there, if it is of this pool and entry.
     Create {
         /// The cluster.
         cluster: String,

@@ -1,17 +1,22 @@
 //! The objects that make a cluster. Pure: from what the pool says to what is sent.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use api_types::hive::{ClusterDeploymentCustomization, ClusterPool};
 use api_types::names;
 use api_types::reference::NamedRef;
 use k8s_openapi::ByteString;
 use kube::ResourceExt as _;
+use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Map, Value, json};
 
+use crate::decision::Version;
 use crate::naming::{hash, label};
+use crate::patch::InstallConfig;
 use crate::platform::Platform;
-use crate::seen::{Observed, Part};
+use crate::pool_version::pool_version;
+use crate::seen::Observed;
 
 /// Annotations that say something of one cluster. A pool whose clusters all were given back would make one after the other.
 const MARKS: [&str; 6] = [
@@ -22,6 +27,8 @@ const MARKS: [&str; 6] = [
     names::ferrite::LEASE_UNVERIFIED,
     names::ferrite::CLAIM_UID,
 ];
+
+const HIVE: &str = "hive.openshift.io";
 
 /// How a cluster names its customization: as a stock CRD keeps it, and as the design has it.
 const SPELLINGS: [&str; 2] =
@@ -72,21 +79,10 @@ pub fn pool_of(owner: &str) -> Option<(&str, &str, &str)> {
     Some((parts.next()?, parts.next()?, parts.next().unwrap_or_default()))
 }
 
-/// Name of a cluster's copy of a secret.
-pub fn secret_name(cluster: &str, part: Part, platform: &str) -> String {
-    match part {
-        Part::InstallConfig => format!("{cluster}-install-config"),
-        Part::PullSecret => format!("{cluster}-pull-secret"),
-        Part::Certificates => format!("{cluster}-{platform}-certs"),
-        _ => format!("{cluster}-{platform}-creds"),
-    }
-}
-
 /// What a cluster's parts are made from now. Contents of secrets are not in it: whoever may see a namespace may read it there.
 pub fn made_from(seen: &Observed, entry: Option<&str>) -> String {
     let Observed { pool, materials, .. } = seen;
-    let has_workers = pool.parts.contains(&Part::MachinePool);
-    let rest = hash(&format!("{materials} {has_workers}"));
+    let rest = hash(&format!("{materials} {}", pool.makes_workers));
     format!("{}.{}.{rest:08x}", pool.version.own, entry.unwrap_or_default())
 }
 
@@ -106,160 +102,229 @@ pub fn namespace(pool: &ClusterPool, cluster: &str, made_from: &str) -> Value {
     })
 }
 
-/// An object of a cluster's namespace, which says for which pool it was made.
-fn part(pool: &ClusterPool, cluster: &str, version: &str, kind: &str, name: &str) -> Value {
-    json!({
-        "apiVersion": version,
-        "kind": kind,
-        "metadata": {
-            "name": name,
-            "namespace": cluster,
-            "annotations": { names::ferrite::POOL_OWNER: owner(pool) },
-        },
-    })
-}
+/// An object of a cluster's namespace, and its kind.
+pub type Part = (ApiResource, Value);
 
-/// The secret with a cluster's install config.
-pub fn install_config(pool: &ClusterPool, cluster: &str, text: &str) -> Value {
-    let text = ByteString(text.as_bytes().to_vec());
-    let data = [("install-config.yaml".to_owned(), text)].into();
-    let name = secret_name(cluster, Part::InstallConfig, "");
-    copy(pool, cluster, &name, &Secret { data, ..Secret::default() })
-}
-
-/// A cluster's copy of one of the pool's secrets.
-pub fn copy(pool: &ClusterPool, cluster: &str, name: &str, secret: &Secret) -> Value {
-    let mut copy = part(pool, cluster, "v1", "Secret", name);
-    copy["type"] = json!(secret.kind.as_deref().unwrap_or("Opaque"));
-    copy["data"] = json!(secret.data);
-    copy
-}
-
-/// A cluster's copy of a customization: without one Hive does not begin.
-pub fn customization(
-    pool: &ClusterPool,
-    cluster: &str,
-    entry: &ClusterDeploymentCustomization,
-) -> Value {
-    let (version, kind) = ("hive.openshift.io/v1", "ClusterDeploymentCustomization");
-    let mut copy = part(pool, cluster, version, kind, &entry.name_any());
-    copy["metadata"]["labels"] = json!(entry.labels());
-    for (key, value) in entry.annotations().iter().filter(|(key, _)| *key != names::LAST_APPLIED) {
-        copy["metadata"]["annotations"][key] = json!(value);
-    }
-    copy["metadata"]["annotations"][names::ferrite::POOL_OWNER] = json!(owner(pool));
-    copy["spec"] = json!(entry.spec);
-    copy
-}
-
-/// The workers of a cluster.
-pub fn machine_pool(pool: &ClusterPool, cluster: &str, spec: &Value) -> Value {
-    let name = format!("{cluster}-worker");
-    let mut workers = part(pool, cluster, "hive.openshift.io/v1", "MachinePool", &name);
-    workers["spec"] = spec.clone();
-    workers
-}
-
-/// What a new cluster differs in from the pool's others.
-#[derive(Clone, Debug, Default)]
-pub struct Wanted<'a> {
+/// A cluster that is to be made, with all that it is made from.
+pub struct NewCluster<'a> {
     /// Its name.
-    pub cluster: &'a str,
-    /// The version of the pool's spec.
-    pub pool_version: &'a str,
-    /// The entry and its version.
-    pub entry: Option<(&'a str, &'a str)>,
-    /// Its name in the install config.
-    pub installed_name: Option<&'a str>,
-    /// Whether it is to run.
-    pub run: Option<bool>,
-    /// Whether it begins paused.
-    pub paused: bool,
+    pub name: &'a str,
+    /// The pool.
+    pub pool: &'a ClusterPool,
+    /// The pool's platform.
+    pub platform: Platform<'a>,
+    /// The pool's secrets.
+    pub materials: &'a Materials,
+    /// The entry.
+    pub entry: Option<&'a Version>,
+    /// The customizations of entry and pool: without copies of them Hive does not begin.
+    pub customizations: Vec<Arc<ClusterDeploymentCustomization>>,
+    /// What it is installed with.
+    pub config: InstallConfig,
 }
 
-/// A cluster.
-pub fn cluster(pool: &ClusterPool, platform: Platform<'_>, wanted: &Wanted<'_>) -> Value {
-    let (spec, name) = (&pool.spec, wanted.cluster);
-    let of_pool = spec.annotations.iter().filter(|(key, _)| !MARKS.contains(&key.as_str()));
-    let mut annotations: Map<String, Value> =
-        of_pool.map(|(key, value)| (key.clone(), json!(value))).collect();
-    let mut note = |key: &str, value: &str| annotations.insert(key.to_owned(), json!(value));
-    note(names::hive::POOL_SPEC_HASH, wanted.pool_version);
-    if let Some((_, version)) = wanted.entry {
-        note(names::ferrite::CUSTOMIZATION_VERSION, version);
+impl NewCluster<'_> {
+    /// What Hive wants to find in its namespace before it begins.
+    pub fn parts(&self) -> Vec<Part> {
+        let Materials { pull_secret, credentials, certificates, .. } = self.materials;
+        let text = ByteString(self.config.text.as_bytes().to_vec());
+        let data = [("install-config.yaml".to_owned(), text)].into();
+        let config = Some(Secret { data, ..Secret::default() });
+        let secrets = [&config, pull_secret, credentials, certificates].into_iter();
+        let secrets = secrets.zip(self.secret_names()).filter_map(|(secret, name)| {
+            let secret = secret.as_ref()?;
+            let (kind, mut copy) = self.part(("", "Secret"), &name);
+            copy["type"] = json!(secret.kind.as_deref().unwrap_or("Opaque"));
+            copy["data"] = json!(secret.data);
+            Some((kind, copy))
+        });
+        secrets.chain(self.customizations.iter().map(|it| self.customization(it))).collect()
     }
-    if let Some(installed) = wanted.installed_name.filter(|it| *it != name) {
-        note(names::ferrite::INSTALLED_NAME, installed);
+
+    /// Its machine pool, if it gets one.
+    pub fn workers(&self) -> Option<Part> {
+        let config = serde_json::from_str(&self.config.text).unwrap_or_default();
+        let spec = self.platform.workers(self.name, &config);
+        let spec = spec.filter(|_| Platform::makes_workers(&self.pool.spec))?;
+        let (kind, mut workers) =
+            self.part((HIVE, "MachinePool"), &format!("{}-worker", self.name));
+        workers["spec"] = spec;
+        Some((kind, workers))
     }
-    if wanted.paused {
-        note(names::hive::RECONCILE_PAUSE, "true");
-        note(names::ferrite::LEASE_UNVERIFIED, "true");
+
+    /// Names of its secrets: install config, pull secret, credentials and certificates.
+    fn secret_names(&self) -> [String; 4] {
+        let (name, platform) = (self.name, self.platform.name);
+        [
+            format!("{name}-install-config"),
+            format!("{name}-pull-secret"),
+            format!("{name}-{platform}-creds"),
+            format!("{name}-{platform}-certs"),
+        ]
     }
-    let pool_name = pool.name_any();
-    let pool_namespace = pool.namespace().unwrap_or_default();
-    let mut labels = spec.labels.clone();
-    labels.insert(names::hive::CLUSTERPOOL_NAME.to_owned(), label(&pool_name));
-    labels.insert(names::hive::CLUSTERPOOL_NAMESPACE.to_owned(), pool_namespace.clone());
-    let mut reference = json!({ "namespace": pool_namespace, "poolName": pool_name });
-    if let Some((entry, _)) = wanted.entry {
-        for spelling in SPELLINGS {
-            reference[spelling] = json!({ "name": entry });
+
+    /// An object of its namespace, which says for which pool it was made.
+    fn part(&self, (group, kind): (&str, &str), name: &str) -> Part {
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
+        let object = json!({
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": {
+                "name": name,
+                "namespace": self.name,
+                "annotations": { names::ferrite::POOL_OWNER: owner(self.pool) },
+            },
+        });
+        (kind, object)
+    }
+
+    /// Its copy of a customization.
+    fn customization(&self, entry: &ClusterDeploymentCustomization) -> Part {
+        let kind = (HIVE, "ClusterDeploymentCustomization");
+        let (kind, mut copy) = self.part(kind, &entry.name_any());
+        let metadata = &mut copy["metadata"];
+        metadata["labels"] = json!(entry.labels());
+        let not_copied = [names::LAST_APPLIED, names::ferrite::POOL_OWNER];
+        let annotations = entry.annotations().iter();
+        for (key, value) in annotations.filter(|(key, _)| !not_copied.contains(&key.as_str())) {
+            metadata["annotations"][key] = json!(value);
         }
+        copy["spec"] = json!(entry.spec);
+        (kind, copy)
     }
-    let mut provisioning = json!({
-        "imageSetRef": spec.image_set_ref,
-        "installConfigSecretRef": { "name": secret_name(name, Part::InstallConfig, "") },
-    });
-    if !spec.installer_env.is_empty() {
-        provisioning["installerEnv"] = json!(spec.installer_env);
+
+    /// The cluster itself: whether it is to run, and whether it begins paused.
+    pub fn object(&self, run: Option<bool>, paused: bool) -> Value {
+        let (pool, spec, name) = (self.pool, &self.pool.spec, self.name);
+        let of_pool = spec.annotations.iter().filter(|(key, _)| !MARKS.contains(&key.as_str()));
+        let mut annotations: Map<String, Value> =
+            of_pool.map(|(key, value)| (key.clone(), json!(value))).collect();
+        let mut note = |key: &str, value: &str| annotations.insert(key.to_owned(), json!(value));
+        note(names::hive::POOL_SPEC_HASH, &pool_version(spec).own);
+        if let Some(entry) = self.entry {
+            note(names::ferrite::CUSTOMIZATION_VERSION, &entry.version);
+        }
+        if self.config.name != name {
+            note(names::ferrite::INSTALLED_NAME, &self.config.name);
+        }
+        if paused {
+            note(names::hive::RECONCILE_PAUSE, "true");
+            note(names::ferrite::LEASE_UNVERIFIED, "true");
+        }
+        let [config, pull_secret, credentials, certificates] = self.secret_names();
+        let pool_name = pool.name_any();
+        let pool_namespace = pool.namespace().unwrap_or_default();
+        let mut labels = spec.labels.clone();
+        labels.insert(names::hive::CLUSTERPOOL_NAME.to_owned(), label(&pool_name));
+        labels.insert(names::hive::CLUSTERPOOL_NAMESPACE.to_owned(), pool_namespace.clone());
+        let mut reference = json!({ "namespace": pool_namespace, "poolName": pool_name });
+        if let Some(entry) = self.entry {
+            for spelling in SPELLINGS {
+                reference[spelling] = json!({ "name": entry.name });
+            }
+        }
+        let mut provisioning = json!({
+            "imageSetRef": spec.image_set_ref,
+            "installConfigSecretRef": { "name": config },
+        });
+        if !spec.installer_env.is_empty() {
+            provisioning["installerEnv"] = json!(spec.installer_env);
+        }
+        if name_in(spec.customization_ref.as_ref()).is_some() {
+            provisioning["customizationRef"] = json!(spec.customization_ref);
+        }
+        let mut cluster = json!({
+            "apiVersion": "hive.openshift.io/v1",
+            "kind": "ClusterDeployment",
+            "metadata": {
+                "name": name,
+                "namespace": name,
+                "labels": labels,
+                "annotations": annotations,
+            },
+            "spec": {
+                "clusterName": name,
+                "baseDomain": spec.base_domain,
+                "platform": self.platform.for_cluster(&credentials, &certificates),
+                "provisioning": provisioning,
+                "clusterPoolRef": reference,
+            },
+        });
+        if self.entry.is_some() {
+            cluster["metadata"]["finalizers"] = json!([names::hive::INVENTORY_FINALIZER]);
+        }
+        let fields = &mut cluster["spec"];
+        if name_in(spec.pull_secret_ref.as_ref()).is_some() {
+            fields["pullSecretRef"] = json!({ "name": pull_secret });
+        }
+        if let Some(limit) = spec.install_attempts_limit {
+            fields["installAttemptsLimit"] = json!(limit);
+        }
+        if let Some(after) = &spec.hibernate_after {
+            fields["hibernateAfter"] = json!(after);
+        }
+        if let Some(run) = run {
+            fields["powerState"] = json!(if run { "Running" } else { "Hibernating" });
+        }
+        cluster
     }
-    if name_in(spec.customization_ref.as_ref()).is_some() {
-        provisioning["customizationRef"] = json!(spec.customization_ref);
-    }
-    let mut cluster = json!({
-        "apiVersion": "hive.openshift.io/v1",
-        "kind": "ClusterDeployment",
-        "metadata": {
-            "name": name,
-            "namespace": name,
-            "labels": labels,
-            "annotations": annotations,
-        },
-        "spec": {
-            "clusterName": name,
-            "baseDomain": spec.base_domain,
-            "platform": platform.for_cluster(
-                &secret_name(name, Part::Credentials, platform.name),
-                &secret_name(name, Part::Certificates, platform.name),
-            ),
-            "provisioning": provisioning,
-            "clusterPoolRef": reference,
-        },
-    });
-    if wanted.entry.is_some() {
-        cluster["metadata"]["finalizers"] = json!([names::hive::INVENTORY_FINALIZER]);
-    }
-    let fields = &mut cluster["spec"];
-    if name_in(spec.pull_secret_ref.as_ref()).is_some() {
-        fields["pullSecretRef"] = json!({ "name": secret_name(name, Part::PullSecret, "") });
-    }
-    if let Some(limit) = spec.install_attempts_limit {
-        fields["installAttemptsLimit"] = json!(limit);
-    }
-    if let Some(after) = &spec.hibernate_after {
-        fields["hibernateAfter"] = json!(after);
-    }
-    if let Some(run) = wanted.run {
-        fields["powerState"] = json!(if run { "Running" } else { "Hibernating" });
-    }
-    cluster
 }
 
 #[cfg(test)]
 mod tests {
-    use api_types::hive::ClusterDeployment;
+    use api_types::hive::{ClusterDeployment, ClusterPoolSpec};
 
     use super::*;
+
+    /// A cluster as it is made for a pool on no platform in particular.
+    fn made(spec: impl FnOnce(&mut ClusterPoolSpec), entry: Option<&Version>) -> Value {
+        let mut pool = ClusterPool::new("ns", "pool", ClusterPoolSpec::default());
+        pool.spec.platform.insert("none".to_owned(), json!({}));
+        spec(&mut pool.spec);
+        let materials = Materials::default();
+        new_cluster(&pool, &materials, entry).object(None, entry.is_some())
+    }
+
+    fn new_cluster<'a>(
+        pool: &'a ClusterPool,
+        materials: &'a Materials,
+        entry: Option<&'a Version>,
+    ) -> NewCluster<'a> {
+        let (text, notes) = ("{}".to_owned(), Vec::new());
+        let config = InstallConfig { text, name: "c".to_owned(), notes };
+        let platform = Platform::of(&pool.spec).unwrap();
+        let customizations = Vec::new();
+        NewCluster { name: "c", pool, platform, materials, entry, customizations, config }
+    }
+
+    #[test]
+    fn the_namespace_of_a_cluster_gets_what_hive_waits_for_and_workers_unless_they_are_unwanted() {
+        let mut pool = ClusterPool::new("ns", "pool", ClusterPoolSpec::default());
+        pool.spec.platform.insert("aws".to_owned(), json!({}));
+        let (pull_secret, certificates) = (Some(Secret::default()), Some(Secret::default()));
+        let materials = Materials { pull_secret, certificates, ..Materials::default() };
+        let named = |part: Part| {
+            let name = part.1["metadata"]["name"].as_str().unwrap().to_owned();
+            assert_eq!(
+                (&part.1["kind"], &part.1["metadata"]["namespace"]),
+                (&json!(part.0.kind), &json!("c"))
+            );
+            format!("{} {name}", part.0.plural)
+        };
+        let mut new = new_cluster(&pool, &materials, None);
+        new.customizations = ["entry", "all"]
+            .map(|it| json!({ "metadata": { "name": it }, "spec": {} }))
+            .map(|it| Arc::new(serde_json::from_value(it).unwrap()))
+            .into();
+        let parts: Vec<String> = new.parts().into_iter().map(named).collect();
+        let secrets = ["secrets c-install-config", "secrets c-pull-secret", "secrets c-aws-certs"];
+        assert_eq!(parts[..3], secrets);
+        let copies = ["entry", "all"].map(|it| format!("clusterdeploymentcustomizations {it}"));
+        assert_eq!(parts[3..], copies);
+        assert_eq!(new.workers().map(named).as_deref(), Some("machinepools c-worker"));
+        pool.spec.skip_machine_pools = Some(true);
+        assert!(new_cluster(&pool, &materials, None).workers().is_none());
+    }
 
     #[test]
     fn an_owner_names_its_pool() {
@@ -269,12 +334,9 @@ mod tests {
 
     #[test]
     fn a_cluster_with_an_entry_waits_for_its_lease_to_be_verified() {
-        let mut pool = ClusterPool::new("ns", "pool", api_types::hive::ClusterPoolSpec::default());
-        pool.spec.platform.insert("none".to_owned(), json!({}));
-        let platform = Platform::of(&pool.spec).unwrap();
-        let wanted =
-            Wanted { cluster: "c", entry: Some(("e", "1-u")), paused: true, ..Wanted::default() };
-        let made = cluster(&pool, platform, &wanted);
+        let entry = Version { name: "e".to_owned(), version: "1-u".to_owned() };
+        let free = made(|_| {}, None);
+        let made = made(|_| {}, Some(&entry));
         assert_eq!(made["metadata"]["annotations"][names::hive::RECONCILE_PAUSE], "true");
         assert_eq!(made["metadata"]["finalizers"], json!([names::hive::INVENTORY_FINALIZER]));
         let reference = &made["spec"]["clusterPoolRef"];
@@ -284,19 +346,14 @@ mod tests {
         // All of them are sent.
         let sent: ClusterDeployment = serde_json::from_value(made.clone()).unwrap();
         assert_eq!(serde_json::to_value(sent).unwrap()["spec"]["clusterPoolRef"], *reference);
-        let free = cluster(&pool, platform, &Wanted { cluster: "c", ..Wanted::default() });
         assert!(free["metadata"].get("finalizers").is_none());
     }
 
     #[test]
     fn what_marks_a_single_cluster_is_not_taken_from_the_pool_and_a_persons_wish_is() {
-        let mut pool = ClusterPool::new("ns", "pool", api_types::hive::ClusterPoolSpec::default());
-        pool.spec.platform.insert("none".to_owned(), json!({}));
-        for key in MARKS.iter().chain(&[names::hive::PROTECTED_DELETE, "team"]) {
-            pool.spec.annotations.insert((*key).to_owned(), "true".to_owned());
-        }
-        let platform = Platform::of(&pool.spec).unwrap();
-        let made = cluster(&pool, platform, &Wanted { cluster: "c", ..Wanted::default() });
+        let of_pool = MARKS.iter().chain(&[names::hive::PROTECTED_DELETE, "team"]);
+        let of_pool = of_pool.map(|key| ((*key).to_owned(), "true".to_owned())).collect();
+        let made = made(|spec| spec.annotations = of_pool, None);
         let annotations = &made["metadata"]["annotations"];
         assert!(MARKS.iter().all(|it| annotations.get(it).is_none()), "{annotations}");
         assert_eq!(annotations[names::hive::PROTECTED_DELETE], "true");
@@ -306,14 +363,12 @@ mod tests {
     #[test]
     fn a_cluster_refers_to_nothing_that_its_pool_does_not_name() {
         let refers = |name: &str| {
-            let mut pool =
-                ClusterPool::new("ns", "pool", api_types::hive::ClusterPoolSpec::default());
-            pool.spec.platform.insert("none".to_owned(), json!({}));
             let reference = NamedRef { name: Some(name.to_owned()), ..NamedRef::default() };
-            pool.spec.pull_secret_ref = Some(reference.clone());
-            pool.spec.customization_ref = Some(reference);
-            let platform = Platform::of(&pool.spec).unwrap();
-            let made = cluster(&pool, platform, &Wanted { cluster: "c", ..Wanted::default() });
+            let refer = |spec: &mut ClusterPoolSpec| {
+                spec.pull_secret_ref = Some(reference.clone());
+                spec.customization_ref = Some(reference);
+            };
+            let made = made(refer, None);
             let spec = &made["spec"];
             (spec["pullSecretRef"].clone(), spec["provisioning"]["customizationRef"].clone())
         };
@@ -333,7 +388,7 @@ mod tests {
         let changes: [fn(&mut Observed); 3] = [
             |it| it.pool.version.own = "w".to_owned(),
             |it| it.materials = "u/1 v/3".to_owned(),
-            |it| it.pool.parts.push(Part::MachinePool),
+            |it| it.pool.makes_workers = true,
         ];
         for (number, change) in changes.into_iter().enumerate() {
             assert_ne!(of(change), now, "{number}");
@@ -341,7 +396,7 @@ mod tests {
         let seen = Observed { materials: "u/1 v/2".to_owned(), ..Observed::default() };
         assert!(made_from(&seen, Some("2-u")) != now && made_from(&seen, None) != now);
         assert_eq!(of(|it| (it.pool.size, it.pool.at) = (7, "9".to_owned())), now);
-        let pool = ClusterPool::new("ns", "pool", api_types::hive::ClusterPoolSpec::default());
+        let pool = ClusterPool::new("ns", "pool", ClusterPoolSpec::default());
         let noted = namespace(&pool, "c", &now);
         assert_eq!(noted["metadata"]["annotations"][names::ferrite::MADE_FROM], now);
     }

@@ -185,20 +185,10 @@ impl<'a> Plan<'a> {
         self.begun.insert(cluster.to_owned());
         let version =
             entry.map(|it| Version { name: it.name.clone(), version: it.version.clone() });
-        let pool = &self.seen.pool;
-        let made = pool.parts.iter().map(|part| Step::Make {
-            cluster: cluster.to_owned(),
-            part: *part,
-            entry: version.clone(),
-        });
-        let mut steps: Vec<Step> = made.collect();
         // Those that are there are older.
         let runs = || self.whole().count() + ahead < self.running();
-        steps.push(Step::Create {
-            cluster: cluster.to_owned(),
-            entry: version,
-            run: pool.hibernates.then(runs),
-        });
+        let run = self.seen.pool.hibernates.then(runs);
+        let mut steps = vec![Step::Create { cluster: cluster.to_owned(), entry: version, run }];
         if let Some(entry) = entry.filter(|_| self.policy.verify_lease) {
             let entry = entry.name.clone();
             steps.push(Step::Verify { cluster: cluster.to_owned(), entry, at: None });

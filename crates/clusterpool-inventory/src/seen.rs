@@ -91,8 +91,8 @@ pub struct Pool {
     pub attempts: Option<u32>,
     /// What it says of its inventory and does not mean, in words for its condition.
     pub remarks: Vec<String>,
-    /// What a cluster needs beside itself.
-    pub parts: Vec<Part>,
+    /// Whether its clusters get a machine pool.
+    pub makes_workers: bool,
     /// Its status as it is stored.
     pub status: ClusterPoolStatus,
     /// Why another controller is known to work on it, in words for its condition.
@@ -143,27 +143,6 @@ impl Listed {
     pub fn is_mistaken(&self) -> bool {
         matches!(self, Self::Empty | Self::Unreadable(_))
     }
-}
-
-/// Something that is made for a cluster before the cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Part {
-    /// Its namespace; always the first.
-    Namespace,
-    /// The secret with the install config.
-    InstallConfig,
-    /// A copy of the pool's pull secret.
-    PullSecret,
-    /// A copy of the pool's credentials.
-    Credentials,
-    /// A copy of the pool's certificates.
-    Certificates,
-    /// A copy of the customization: Hive waits for one in the cluster's namespace.
-    Customization,
-    /// A copy of the pool-wide customization.
-    PoolCustomization,
-    /// A pool of workers.
-    MachinePool,
 }
 
 /// A cluster of the pool.

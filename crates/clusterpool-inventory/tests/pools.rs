@@ -10,7 +10,7 @@ use clusterpool_inventory::decide::decide;
 use clusterpool_inventory::decision::{Decision, Step};
 use clusterpool_inventory::pool_version::PoolVersion;
 use clusterpool_inventory::seen::{
-    Claim, Cluster, Customization, Lease, Listed, Namespace, Observed, Part, Pool,
+    Claim, Cluster, Customization, Lease, Listed, Namespace, Observed, Pool,
 };
 use clusterpool_inventory::settings::Policy;
 use controller_kit::engine::Reason as _;
@@ -184,7 +184,6 @@ fn pool() -> impl Strategy<Value = Pool> {
                 max_concurrent,
                 hibernates,
                 version: PoolVersion { own: "v".to_owned(), ..PoolVersion::default() },
-                parts: vec![Part::Namespace],
                 status: ClusterPoolStatus { inventory, ..ClusterPoolStatus::default() },
                 ..Pool::default()
             }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use api_types::condition::{self, Condition};
 use api_types::hive::{ClusterClaim, ClusterDeployment, ClusterPool, ClusterPoolSpec};
 use api_types::names;
-use api_types::reference::NamedRef;
 use api_types::time::until;
 use controller_kit::config::duration;
 use k8s_openapi::jiff::Timestamp;
@@ -13,10 +12,9 @@ use kube::{Resource, ResourceExt as _};
 
 use super::snapshot::Known;
 use crate::index::has_finalizer;
-use crate::make::name_in;
 use crate::platform::Platform;
 use crate::pool_version::{PoolVersion, pool_version};
-use crate::seen::{Claim, Cluster, Listed, Part, Pool};
+use crate::seen::{Claim, Cluster, Listed, Pool};
 use crate::settings::allowed_attempts;
 use crate::text;
 
@@ -48,22 +46,9 @@ fn is_yes(value: &str) -> bool {
 
 pub(super) fn view(pool: &ClusterPool, known: &Known<'_>) -> Pool {
     let spec = &pool.spec;
-    let platform = Platform::of(spec);
-    let hibernates = platform.is_some_and(|it| it.hibernates());
+    let hibernates = Platform::of(spec).is_some_and(|it| it.hibernates());
     let size = count(spec.size);
-    let listed = Listed::of(spec);
     let attempts = pool.annotation(names::ferrite::PROVISION_ATTEMPTS);
-    let named = |it: &Option<NamedRef>| name_in(it.as_ref()).is_some();
-    let wanted = [
-        (Part::Namespace, true),
-        (Part::InstallConfig, true),
-        (Part::PullSecret, named(&spec.pull_secret_ref)),
-        (Part::Credentials, platform.is_some_and(|it| it.credentials().is_some())),
-        (Part::Certificates, platform.is_some_and(|it| it.certificates().is_some())),
-        (Part::Customization, matches!(listed, Listed::Entries(_))),
-        (Part::PoolCustomization, named(&spec.customization_ref)),
-        (Part::MachinePool, Platform::makes_workers(spec)),
-    ];
     Pool {
         namespace: pool.namespace().unwrap_or_default(),
         name: pool.name_any(),
@@ -72,7 +57,7 @@ pub(super) fn view(pool: &ClusterPool, known: &Known<'_>) -> Pool {
         deleting: pool.metadata.deletion_timestamp.is_some(),
         absent: false,
         kept: has_finalizer(pool, names::hive::POOL_FINALIZER),
-        listed,
+        listed: Listed::of(spec),
         size,
         running: if hibernates { spec.running_count.map_or(0, count) } else { size },
         max_size: spec.max_size.map(count),
@@ -84,7 +69,7 @@ pub(super) fn view(pool: &ClusterPool, known: &Known<'_>) -> Pool {
         },
         attempts: attempts.and_then(allowed_attempts),
         remarks: text::remarks(spec, attempts),
-        parts: wanted.into_iter().filter(|(_, is)| *is).map(|(part, _)| part).collect(),
+        makes_workers: Platform::makes_workers(spec),
         status: pool.status.clone().unwrap_or_default(),
         rival: known.rival.clone(),
     }

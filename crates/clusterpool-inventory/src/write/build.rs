@@ -1,15 +1,13 @@
 //! A new cluster, from its namespace to the end of its pause. What is there already is taken if it is this cluster's.
 
-use std::sync::Arc;
-
-use api_types::hive::{ClusterDeployment, ClusterDeploymentCustomization, ClusterPool};
+use api_types::hive::{ClusterDeployment, ClusterPool};
 use api_types::names;
 use controller_kit::api_error::is_gone;
 use controller_kit::engine::{Error, found, sent};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 use kube::api::{Api, PostParams};
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::core::DynamicObject;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -18,83 +16,58 @@ use super::steps::own;
 use super::{Pass, Piece, Stop};
 use crate::decision::Version;
 use crate::index::{self, key_in};
+use crate::make::NewCluster;
 use crate::model::Object;
 use crate::observe;
 use crate::patch::{self, Target};
 use crate::platform::Platform;
-use crate::pool_version::pool_version;
-use crate::seen::Part;
 use crate::{make, text};
 
 impl Pass<'_> {
-    /// The customization that a cluster is made from, if it is still what was decided on.
-    fn source(
-        &self,
-        entry: Option<&Version>,
-    ) -> Result<Option<Arc<ClusterDeploymentCustomization>>, Stop> {
-        let Some(entry) = entry else { return Ok(None) };
-        let key = key_in(&self.key.namespace, &entry.name);
-        let found = self
-            .context
-            .caches
-            .customizations
-            .get(&key)
-            .filter(|it| observe::version(it) == entry.version);
-        found.map(Some).ok_or(Stop::SUPERSEDED)
-    }
-
-    /// What the cluster is installed with; nothing where there is no template any more.
-    fn install_config(
-        &self,
-        pool: &ClusterPool,
-        cluster: &str,
-        entry: Option<&ClusterDeploymentCustomization>,
-    ) -> Result<Option<patch::InstallConfig>, Stop> {
-        let Some(config) = self.look.materials.config.as_ref() else { return Ok(None) };
-        let patches = entry.map(|it| it.spec.install_config_patches.as_slice()).unwrap_or_default();
-        let (target, rules) = (Target::of(&pool.spec, cluster), self.context.policy.rules);
-        let made = patch::install_config(config, target, patches, rules);
-        // With another name it was accepted, so another look would end here again.
-        made.map(Some).map_err(|why| Stop::refused(text::not_patched(cluster, &why)))
-    }
-
-    /// A part of a cluster beside its namespace, as it is made; nothing where what it is made from is gone.
-    fn part(
-        &self,
-        pool: &ClusterPool,
-        cluster: &str,
-        part: Part,
-        entry: Option<&Version>,
-    ) -> Result<Option<Value>, Stop> {
-        let Some(platform) = Platform::of(&pool.spec) else { return Ok(None) };
-        let (source, materials) = (self.source(entry)?, &self.look.materials);
-        let copy = |secret: &Option<make::Secret>| {
-            let name = make::secret_name(cluster, part, platform.name);
-            secret.as_ref().map(|secret| make::copy(pool, cluster, &name, secret))
+    /// A cluster with what it is made from, if that is still what was decided on.
+    pub(super) fn new_cluster<'c>(
+        &'c self,
+        name: &'c str,
+        entry: Option<&'c Version>,
+    ) -> Result<NewCluster<'c>, Stop> {
+        let pool = self.look.pool.as_deref().ok_or(Stop::SUPERSEDED)?;
+        let platform = Platform::of(&pool.spec).ok_or(Stop::SUPERSEDED)?;
+        let template = self.look.materials.config.as_ref().ok_or(Stop::SUPERSEDED)?;
+        let customization = |name: &str| {
+            let all = &self.context.caches.customizations;
+            all.named(&self.key.namespace, name).ok_or(Stop::SUPERSEDED)
         };
-        let customization =
-            |it: Arc<ClusterDeploymentCustomization>| make::customization(pool, cluster, &it);
-        let config = || self.install_config(pool, cluster, source.as_deref());
-        Ok(match part {
-            Part::Namespace => None,
-            Part::InstallConfig => {
-                config()?.map(|it| make::install_config(pool, cluster, &it.text))
-            }
-            Part::PullSecret => copy(&materials.pull_secret),
-            Part::Credentials => copy(&materials.credentials),
-            Part::Certificates => copy(&materials.certificates),
-            Part::Customization => source.map(customization),
-            Part::PoolCustomization => {
-                let name = make::name_in(pool.spec.customization_ref.as_ref()).unwrap_or_default();
-                let key = key_in(&self.key.namespace, name);
-                self.context.caches.customizations.get(&key).map(customization)
-            }
-            Part::MachinePool => {
-                let config = config()?.and_then(|it| serde_json::from_str(&it.text).ok());
-                let spec = platform.workers(cluster, &config.unwrap_or_default());
-                spec.map(|it| make::machine_pool(pool, cluster, &it))
-            }
-        })
+        let of_entry = entry.map(|it| customization(&it.name)).transpose()?;
+        let version = of_entry.as_deref().map(observe::version);
+        if version.as_ref() != entry.map(|it| &it.version) {
+            return Err(Stop::SUPERSEDED);
+        }
+        let patches = of_entry.as_deref().map(|it| it.spec.install_config_patches.as_slice());
+        let patches = patches.unwrap_or_default();
+        let of_pool = make::name_in(pool.spec.customization_ref.as_ref());
+        let of_pool = of_pool.map(customization).transpose()?;
+        let customizations = of_entry.iter().chain(&of_pool).cloned().collect();
+        let (target, rules) = (Target::of(&pool.spec, name), self.context.policy.rules);
+        let made = patch::install_config(template, target, patches, rules);
+        // With another name it was accepted, so another look would end here again.
+        let config = made.map_err(|why| Stop::refused(text::not_patched(name, &why)))?;
+        let materials = &self.look.materials;
+        Ok(NewCluster { name, pool, platform, materials, entry, customizations, config })
+    }
+
+    /// Makes what a cluster needs in its namespace. What is there is made from the same, as the namespace says that comes
+    /// first.
+    pub(super) async fn make_parts(
+        &self,
+        cluster: &str,
+        parts: impl IntoIterator<Item = make::Part>,
+    ) -> Result<(), Stop> {
+        for (kind, part) in parts {
+            let client = self.client().clone();
+            let api: Api<DynamicObject> = Api::namespaced_with(client, cluster, &kind);
+            create(&api, &part, "make a part of a cluster").await?;
+        }
+        Ok(())
     }
 
     /// The cluster of this name that is there, if it is of this pool and entry.
@@ -118,31 +91,6 @@ impl Pass<'_> {
 }
 
 impl Piece<'_> {
-    /// Makes a part of a cluster. One that is there is made from the same, as the namespace says that comes first.
-    pub(super) async fn make(
-        &mut self,
-        cluster: &str,
-        part: Part,
-        entry: Option<&Version>,
-    ) -> Result<(), Stop> {
-        let Some(pool) = self.pass.look.pool.as_deref() else { return Err(Stop::SUPERSEDED) };
-        let hive = |kind| GroupVersionKind::gvk("hive.openshift.io", "v1", kind);
-        let secret = GroupVersionKind::gvk("", "v1", "Secret");
-        let (kind, what) = match part {
-            Part::Namespace => return self.make_namespace(pool, cluster, entry).await,
-            Part::InstallConfig => (secret, "make an install config"),
-            Part::PullSecret | Part::Credentials | Part::Certificates => (secret, "copy a secret"),
-            Part::Customization | Part::PoolCustomization => {
-                (hive("ClusterDeploymentCustomization"), "copy a customization")
-            }
-            Part::MachinePool => (hive("MachinePool"), "make a machine pool"),
-        };
-        let object = self.pass.part(pool, cluster, part, entry)?.ok_or(Stop::SUPERSEDED)?;
-        let (client, kind) = (self.pass.client().clone(), ApiResource::from_gvk(&kind));
-        let api: Api<DynamicObject> = Api::namespaced_with(client, cluster, &kind);
-        create(&api, &object, what).await.map(drop)
-    }
-
     async fn make_namespace(
         &mut self,
         pool: &ClusterPool,
@@ -174,25 +122,18 @@ impl Piece<'_> {
         Ok(())
     }
 
+    /// Makes a cluster: its namespace, what it needs there, and then itself. What is there is taken if it is this cluster's.
     pub(super) async fn create_cluster(
         &mut self,
         name: &str,
         entry: Option<&Version>,
         run: Option<bool>,
     ) -> Result<(), Stop> {
-        let Some(pool) = self.pass.look.pool.as_deref() else { return Err(Stop::SUPERSEDED) };
-        let Some(platform) = Platform::of(&pool.spec) else { return Err(Stop::SUPERSEDED) };
-        let source = self.pass.source(entry)?;
-        let config = self.pass.install_config(pool, name, source.as_deref())?;
-        let wanted = make::Wanted {
-            cluster: name,
-            pool_version: &pool_version(&pool.spec).own,
-            entry: entry.map(|it| (it.name.as_str(), it.version.as_str())),
-            installed_name: config.as_ref().map(|it| it.name.as_str()),
-            run,
-            paused: entry.is_some() && self.pass.context.policy.verify_lease,
-        };
-        let object = make::cluster(pool, platform, &wanted);
+        let new = self.pass.new_cluster(name, entry)?;
+        self.make_namespace(new.pool, name, entry).await?;
+        self.pass.make_parts(name, new.parts().into_iter().chain(new.workers())).await?;
+        let paused = entry.is_some() && self.pass.context.policy.verify_lease;
+        let object = new.object(run, paused);
         let api = self.pass.api::<ClusterDeployment>(name);
         let made = create(&api, &object, "create a cluster").await?;
         let found = match made {

@@ -78,7 +78,11 @@ impl Piece<'_> {
                 }
                 self.release(&found).await
             }
-            Step::Make { cluster, part, entry } => self.make(cluster, *part, entry.as_ref()).await,
+            Step::Restore { cluster, entry } => {
+                let new = self.pass.new_cluster(cluster, entry.as_ref())?;
+                // Hive does not wait for workers, and a person may not want them.
+                self.pass.make_parts(cluster, new.parts()).await
+            }
             Step::Create { cluster, entry, run } => {
                 self.create_cluster(cluster, entry.as_ref(), *run).await
             }

@@ -2,7 +2,7 @@
 
 use clusterpool_inventory::decision::Step;
 use clusterpool_inventory::reason::Reason;
-use clusterpool_inventory::seen::{Claim, Cluster, Lease, Listed, Observed, Part};
+use clusterpool_inventory::seen::{Claim, Cluster, Lease, Listed, Observed};
 
 use crate::world::{
     claim, cluster, condition, decided, deleted, failed, full, half_made, installing, lease,
@@ -36,7 +36,7 @@ fn a_lease_without_a_cluster_is_rolled_forward_under_the_same_name() {
     let [piece] = &work[..] else { panic!("{work:?}") };
     assert_eq!(piece.reason, Reason::RolledForward);
     assert!(matches!(&piece.steps[..],
-        [Step::Make { .. }, Step::Create { cluster, .. }, Step::Verify { .. }] if cluster == "pool-x"));
+        [Step::Create { cluster, .. }, Step::Verify { .. }] if cluster == "pool-x"));
     assert_eq!(status_of(&seen, "a"), "Reserved");
 }
 
@@ -261,7 +261,7 @@ fn a_half_made_cluster_of_something_else_is_given_up_for_another_name() {
     let changes: [fn(&mut Observed); 6] = [
         |it| it.customizations[0].version = "2-u".to_owned(),
         |it| it.pool.version.own = "w".to_owned(),
-        |it| it.pool.parts.push(Part::MachinePool),
+        |it| it.pool.makes_workers = true,
         |it| it.materials = "u/2".to_owned(),
         // By the release before, or by hand.
         |it| it.namespaces[0].made_from.clear(),
@@ -619,10 +619,9 @@ fn what_a_lease_alone_knows_of_a_cluster_counts_until_the_cluster_is_gone() {
     seen.clusters[0] =
         Cluster { entry_version: Some("1-u".to_owned()), kept: true, ..installing("ca", None, 1) };
     seen.idle.insert("ca".to_owned());
-    seen.pool.parts = vec![Part::InstallConfig];
     let work = decided(&seen).work;
     assert!(
-        matches!(&work[0].steps[..], [Step::Make { entry: Some(of), .. }] if of.name == "a"),
+        matches!(&work[0].steps[..], [Step::Restore { entry: Some(of), .. }] if of.name == "a"),
         "{work:?}"
     );
     seen.clusters[0].unverified = true;

@@ -4,7 +4,7 @@ use api_types::condition::{Condition, put};
 use api_types::hive::EntryState;
 use clusterpool_inventory::decision::{Decision, Step};
 use clusterpool_inventory::reason::Reason;
-use clusterpool_inventory::seen::{Cluster, Lease, Listed, Observed, Part};
+use clusterpool_inventory::seen::{Cluster, Lease, Listed, Observed};
 
 use crate::world::{
     cluster, condition, customization, decided, deleted, full, lease, leased, pool, status_of,
@@ -177,7 +177,6 @@ fn a_missing_cluster_is_made_from_the_first_entry_lease_first() {
     let [
         Step::KeepEntry { .. },
         Step::Lease { entry, cluster, at, prove_living: false },
-        Step::Make { part: Part::Namespace, .. },
         Step::Create { cluster: created, entry: Some(version), .. },
         Step::Verify { cluster: verified, at: None, .. },
     ] = &piece.steps[..]
@@ -203,10 +202,7 @@ fn a_pool_without_an_inventory_makes_clusters_without_entries() {
     let work = decided(&pool(3, &[])).work;
     assert_eq!(work.len(), 3);
     for piece in work {
-        assert!(matches!(
-            &piece.steps[..],
-            [Step::Make { entry: None, .. }, Step::Create { entry: None, .. }]
-        ));
+        assert!(matches!(&piece.steps[..], [Step::Create { entry: None, .. }]));
     }
 }
 

@@ -8,7 +8,7 @@ use clusterpool_inventory::make::made_from;
 use clusterpool_inventory::pool_version::PoolVersion;
 use clusterpool_inventory::reason::Reason;
 use clusterpool_inventory::seen::{
-    Claim, Cluster, Customization, Lease, Listed, Namespace, Observed, Part, Pool,
+    Claim, Cluster, Customization, Lease, Listed, Namespace, Observed, Pool,
 };
 use clusterpool_inventory::settings::Policy;
 use k8s_openapi::jiff::Timestamp;
@@ -33,7 +33,6 @@ pub(crate) fn pool(size: usize, entries: &[&str]) -> Observed {
             listed: if names.is_empty() { Listed::Nothing } else { Listed::Entries(names) },
             size,
             version: PoolVersion { own: "v".to_owned(), ..PoolVersion::default() },
-            parts: vec![Part::Namespace],
             ..Pool::default()
         },
         customizations: entries.iter().map(|it| customization(it)).collect(),

@@ -1,5 +1,6 @@
 //! clusterpool-inventory: a large pool fills, rests, and gives its entries from one cluster to the next.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -9,11 +10,12 @@ use bench::controller::Running;
 use bench::crds::Group;
 use bench::hive::{CLOUDS, PULL, materials};
 use bench::objects::{annotate, apply, hive, namespace};
+use clusterpool_inventory::decision::Version;
 use clusterpool_inventory::make;
+use clusterpool_inventory::patch::InstallConfig;
 use clusterpool_inventory::platform::Platform;
-use clusterpool_inventory::seen::Part;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
@@ -124,33 +126,31 @@ async fn bare_cluster(client: &Client, pool: &ClusterPool, number: u32) -> anyho
     let namespace = of_nobody(make::namespace(pool, &name, &fleet::node(number)), &space);
     let namespaces: Api<Namespace> = Api::all(client.clone());
     namespaces.create(&post, &serde_json::from_value(namespace)?).await?;
-    let secrets: Api<Secret> = Api::namespaced(client.clone(), &name);
-    let secret = |part, key: &str, text: &str| {
+    let secret = |key: &str, text: &str| {
         let data = [(key.to_owned(), ByteString(text.as_bytes().to_vec()))].into();
-        let secret = make::Secret { kind: None, data, version: fleet::node(number) };
-        make::copy(pool, &name, &make::secret_name(&name, part, platform.name), &secret)
+        Some(make::Secret { kind: None, data, version: fleet::node(number) })
     };
-    for secret in [
-        make::install_config(pool, &name, TEMPLATE),
-        secret(Part::PullSecret, ".dockerconfigjson", PULL),
-        secret(Part::Credentials, "clouds.yaml", CLOUDS),
-    ] {
-        let secret = of_nobody(secret, &space);
-        secrets.create(&post, &serde_json::from_value(secret)?).await?;
+    let materials = make::Materials {
+        pull_secret: secret(".dockerconfigjson", PULL),
+        credentials: secret("clouds.yaml", CLOUDS),
+        ..make::Materials::default()
+    };
+    let (text, notes) = (TEMPLATE.to_owned(), Vec::new());
+    let version = Version { name: entry_name.clone(), version: "1-0123456789abcdef".to_owned() };
+    let new = make::NewCluster {
+        name: &name,
+        pool,
+        platform,
+        materials: &materials,
+        entry: Some(&version),
+        customizations: vec![serde_json::from_value(entry(&entry_name)).map(Arc::new)?],
+        config: InstallConfig { text, name: entry_name.clone(), notes },
+    };
+    for (kind, part) in new.parts() {
+        let parts: Api<DynamicObject> = Api::namespaced_with(client.clone(), &name, &kind);
+        parts.create(&post, &serde_json::from_value(of_nobody(part, &space))?).await?;
     }
-    let source = serde_json::from_value(entry(&entry_name))?;
-    let copy = of_nobody(make::customization(pool, &name, &source), &space);
-    let copies = ENTRY.api(client, &name);
-    copies.create(&post, &serde_json::from_value(copy)?).await?;
-    let wanted = make::Wanted {
-        cluster: &name,
-        pool_version: "0123456789abcdef",
-        entry: Some((&entry_name, "1-0123456789abcdef")),
-        installed_name: Some(&entry_name),
-        run: Some(true),
-        paused: true,
-    };
-    let made = of_nobody(make::cluster(pool, platform, &wanted), &space);
+    let made = of_nobody(new.object(Some(true), true), &space);
     let clusters = CLUSTER.api(client, &name);
     let made = clusters.create(&post, &serde_json::from_value(made)?).await?;
     let unpaused = json!({ "metadata": {
