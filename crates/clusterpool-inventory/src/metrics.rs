@@ -281,8 +281,7 @@ impl Counts {
 /// so only until what is under way has ended.
 fn short(seen: &Observed) -> usize {
     let is_under_way = |it: &Cluster| {
-        it.deleting && !it.hangs
-            || it.is_installing() && !it.unverified && !seen.not_begun.contains_key(&it.name)
+        it.deleting && !it.hangs || it.is_installing() && !it.unverified && it.not_begun.is_none()
     };
     let under_way = || seen.clusters.iter().filter(|it| is_under_way(it));
     // What is under way may lift them.
@@ -359,7 +358,7 @@ mod tests {
         }
         // The limit is not reached by what is under way.
         let mut stuck = say("MaxConcurrent");
-        stuck.not_begun = [("b".to_owned(), String::new())].into();
+        stuck.clusters[1].not_begun = Some(String::new());
         assert_eq!(lacking(&stuck), ("ns/pool".to_owned(), 4.0));
         stuck.pool.deleting = true;
         assert_eq!(lacking(&stuck), ("ns/pool".to_owned(), 0.0));

@@ -30,10 +30,6 @@ pub struct Observed {
     pub turned_down: BTreeMap<String, Refusal>,
     /// Why somebody refused what was to be written for it, since that was refused first.
     pub refused: Option<String>,
-    /// Clusters that Hive did not begin to install for long: somebody may have deleted what they need.
-    pub idle: BTreeSet<String>,
-    /// Clusters that Hive has not begun to install for as long since they were made, and what it says of each.
-    pub not_begun: BTreeMap<String, String>,
     /// Which secrets and which customization its clusters are made of now.
     pub materials: String,
     /// What it refers to and is not there or not usable, in words for its condition.
@@ -183,8 +179,10 @@ pub struct Cluster {
     pub protected: bool,
     /// Whether it is paused by us until its lease is verified.
     pub unverified: bool,
-    /// Whether Hive has begun to install it.
-    pub begun: bool,
+    /// What Hive says of a cluster that it has not begun to install for long.
+    pub not_begun: Option<String>,
+    /// Whether it is to be looked after for that: somebody may have deleted what it needs.
+    pub idle: bool,
     /// Whether it was ever installed.
     pub installed: bool,
     /// Why Hive gave up installing it.

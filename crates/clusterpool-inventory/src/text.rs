@@ -285,14 +285,15 @@ fn unowned(seen: &Observed) -> Option<Cause> {
 
 /// Clusters that Hive does not begin to install, in its own words. What was wrong in the template stays wrong in them.
 fn not_begun(seen: &Observed) -> Option<Cause> {
-    if seen.not_begun.is_empty() || seen.pool.deleting {
-        return None;
-    }
     let told = |(place, (name, words)): (usize, (&String, &String))| {
         let words = Some(words).filter(|it| place < MOST_TOLD && !it.is_empty());
         words.map_or_else(|| name.clone(), |it| format!("{name} ({})", shorten(it, LONGEST / 10)))
     };
-    let all: Vec<String> = seen.not_begun.iter().enumerate().map(told).collect();
+    let all = seen.clusters.iter().filter_map(|it| Some((&it.name, it.not_begun.as_ref()?)));
+    let all: Vec<String> = all.enumerate().map(told).collect();
+    if all.is_empty() || seen.pool.deleting {
+        return None;
+    }
     let all: Vec<&str> = all.iter().map(String::as_str).collect();
     let message = format!(
         "Hive has not begun to install these, so put right what it says of them, and delete those that stay so: {}",

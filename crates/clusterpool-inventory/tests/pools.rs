@@ -67,7 +67,8 @@ fn cluster() -> impl Strategy<Value = Cluster> {
             claimed,
             marked,
             protected,
-            begun: installed,
+            not_begun: None,
+            idle: false,
             installed,
             stopped: words.2.map(str::to_owned),
             stuck,
@@ -218,16 +219,16 @@ fn observed() -> impl Strategy<Value = Observed> {
                 seen.clear();
                 namespaces.retain(|it| seen.insert(it.name.clone()));
                 let missing = if missing { vec!["secret".to_owned()] } else { Vec::new() };
-                let waits = |it: &&Cluster| it.is_installing() && !it.unverified && !begun;
-                let not_begun = clusters.iter().filter(waits);
-                let not_begun = not_begun.map(|it| (it.name.clone(), String::new())).collect();
+                let waits = |it: &Cluster| it.is_installing() && !it.unverified && !begun;
+                for it in clusters.iter_mut().filter(|it| waits(it)) {
+                    it.not_begun = Some(String::new());
+                }
                 Observed {
                     pool,
                     clusters,
                     customizations,
                     claims,
                     namespaces,
-                    not_begun,
                     missing,
                     ..Observed::default()
                 }
@@ -422,7 +423,7 @@ proptest! {
         }
         let ends = |it: &Cluster| {
             it.deleting && !it.hangs
-                || it.is_installing() && !it.unverified && !seen.not_begun.contains_key(&it.name)
+                || it.is_installing() && !it.unverified && it.not_begun.is_none()
         };
         let of_use = |it: &&Cluster| {
             it.is_unclaimed() && it.installed && !it.is_broken() && !it.unverified

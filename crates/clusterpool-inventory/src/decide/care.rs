@@ -15,7 +15,7 @@ pub(super) fn look_after(plan: &mut Plan<'_>) {
     }
     let idle = seen.clusters.iter().filter(|it| {
         let name = it.name.as_str();
-        seen.idle.contains(name) && !plan.gone.contains(name) && plan.is_as_made(it)
+        it.idle && !plan.gone.contains(name) && plan.is_as_made(it)
     });
     let steps = idle.take(BEGUN).map(|it| {
         let entry = plan.uses.entry_of(it).zip(it.entry_version.clone());

@@ -11,7 +11,9 @@ use kube::ResourceExt as _;
 
 use super::entries::{lease, retry, version};
 use super::unread::{broken_claims, broken_clusters, strangers, unread};
-use super::views::{claim, cluster, created, hives_words, resume_timeout, resuming_since, view};
+use super::views::{
+    claim, cluster, created, has_begun, hives_words, resume_timeout, resuming_since, view,
+};
 use crate::context::Caches;
 use crate::index::{
     Index, all_in, has_finalizer, hives_finalizer, is_one, key_in, named, owner_of, pool_key,
@@ -74,10 +76,11 @@ pub fn observe(known: &Known<'_>, learned: &mut Learned) -> (Observed, Option<Du
             learned.resuming.insert(it.name_any(), (since, watched));
             timeout.saturating_sub(known.moment.saturating_duration_since(watched))
         });
-        cluster(it, &pool, resumes, known.now)
+        let (mut cluster, late) = cluster(it, &pool, resumes, known.now);
+        let begins = wait_for_hive(known, it, &mut cluster);
+        (cluster, late.into_iter().chain(begins).min())
     });
     let (clusters, late): (Vec<Cluster>, Vec<Option<Duration>>) = all.unzip();
-    let (not_begun, idle, begins) = not_begun(known, &clusters);
     // Where the pool is there, only those namespaces matter that have no cluster.
     let own: HashSet<&str> =
         clusters.iter().filter(|_| !pool.absent).map(|it| it.name.as_str()).collect();
@@ -102,35 +105,28 @@ pub fn observe(known: &Known<'_>, learned: &mut Learned) -> (Observed, Option<Du
         clusters,
         customizations,
         namespaces,
-        idle,
-        not_begun,
     };
-    (seen, late.into_iter().chain([begins, vacant, retried]).flatten().min())
+    (seen, late.into_iter().chain([vacant, retried]).flatten().min())
 }
 
-/// Clusters that Hive has not begun to install for long, with what it says of each; those of them that are to be looked
-/// after now; and when that is so of another one.
-fn not_begun(
+/// Notes of a cluster that Hive has not begun to install what Hive says of that, once it lasts, and whether the cluster is to be
+/// looked after; and when it is, if it is not yet.
+fn wait_for_hive(
     known: &Known<'_>,
-    clusters: &[Cluster],
-) -> (BTreeMap<String, String>, BTreeSet<String>, Option<Duration>) {
-    let (mut told, mut idle, mut due) = (BTreeMap::new(), BTreeSet::new(), None);
-    let waits = |it: &&Cluster| it.is_installing() && !it.unverified && !it.begun;
-    for it in clusters.iter().filter(waits) {
-        let left = patience(known, it);
-        // Told as long as it lasts, however often it is looked after.
-        if until(it.created, known.now) >= grace(known) {
-            let found = known.caches.clusters.get(&key_in(&it.name, &it.name));
-            let words = found.map(|it| hives_words(&it)).unwrap_or_default();
-            told.insert(it.name.clone(), words);
-        }
-        if left.is_zero() {
-            idle.insert(it.name.clone());
-        } else {
-            due = due.into_iter().chain([left]).min();
-        }
+    it: &ClusterDeployment,
+    cluster: &mut Cluster,
+) -> Option<Duration> {
+    if !cluster.is_installing() || cluster.unverified || has_begun(it) {
+        return None;
     }
-    (told, idle, due)
+    let grace = grace(known);
+    // Told as long as it lasts, however often it is looked after.
+    let lasts = until(cluster.created, known.now) >= grace;
+    cluster.not_begun = lasts.then(|| hives_words(it));
+    let since = known.efforts.tended.get(&cluster.name).copied().unwrap_or(cluster.created);
+    let left = grace.saturating_sub(until(since, known.now));
+    cluster.idle = left.is_zero();
+    (!cluster.idle).then_some(left)
 }
 
 /// The namespaces that were made for the pool and have no cluster; and when to look again at one that somebody else's
@@ -235,13 +231,6 @@ fn broken_customizations(about: &About<'_>, clusters: &[Cluster]) -> Vec<Customi
         });
     }
     all
-}
-
-/// For how long Hive may still take to begin with a cluster, or with one that was looked after.
-fn patience(known: &Known<'_>, cluster: &Cluster) -> Duration {
-    let since = known.efforts.tended.get(&cluster.name).copied().unwrap_or(cluster.created);
-    let passed = until(since, known.now);
-    grace(known).saturating_sub(passed)
 }
 
 fn grace(known: &Known<'_>) -> Duration {

@@ -114,7 +114,8 @@ pub(super) fn cluster(
         // Without an entry there is no lease to verify, and a pool that waits for that would say that all is well.
         unverified: entry.is_some() && it.annotation(names::ferrite::LEASE_UNVERIFIED).is_some(),
         entry,
-        begun: has_begun(it),
+        not_begun: None,
+        idle: false,
         installed,
         stopped: stopped.filter(|it| it.is_true()).map(|it| {
             let words = words(it);
@@ -162,7 +163,7 @@ pub(super) fn hives_words(it: &ClusterDeployment) -> String {
 }
 
 /// Whether Hive has begun to install the cluster: it has all that it needs for that.
-fn has_begun(it: &ClusterDeployment) -> bool {
+pub(super) fn has_begun(it: &ClusterDeployment) -> bool {
     it.status.as_ref().is_some_and(|it| {
         it.install_started_timestamp.is_some() || it.other.contains_key("provisionRef")
     })

@@ -54,7 +54,7 @@ fn short_pool_names_the_cause_and_the_way_out() {
         }),
         ("NotBegun", "delete those that stay so: cb (InstallImagesNotResolved)", {
             let mut seen = with_second(installing("cb", Some("b"), 1));
-            seen.not_begun = [("cb".to_owned(), "InstallImagesNotResolved".to_owned())].into();
+            seen.clusters[1].not_begun = Some("InstallImagesNotResolved".to_owned());
             seen
         }),
         ("MaxConcurrent", "raise it", {
@@ -103,7 +103,7 @@ fn short_pool_names_the_cause_and_the_way_out() {
 fn several_causes_are_all_told_the_gravest_first() {
     let mut seen = with_second(installing("cb", Some("b"), 1));
     seen.pool.max_concurrent = Some(0);
-    seen.not_begun = [("cb".to_owned(), "no image".to_owned())].into();
+    seen.clusters[1].not_begun = Some("no image".to_owned());
     let (_, reason, message) = told(&seen);
     assert_eq!(reason, "NotBegun");
     assert!(message.contains("stay so: cb (no image). With a spec.maxConcurrent"), "{message}");
@@ -111,7 +111,7 @@ fn several_causes_are_all_told_the_gravest_first() {
 
 #[test]
 fn pool_that_fills_or_is_full_is_available() {
-    let filling = with_second(Cluster { begun: true, ..installing("cb", Some("b"), 1) });
+    let filling = with_second(installing("cb", Some("b"), 1));
     for seen in [full(2, &["a", "b"]), filling, short(), pool(0, &[])] {
         let available = ("True".to_owned(), "Available".to_owned(), "There is room".to_owned());
         assert_eq!(told(&seen), available);

@@ -1,10 +1,8 @@
 //! What is told or made good where somebody else refused or took away what a cluster needs.
 
-use std::collections::BTreeSet;
-
 use clusterpool_inventory::decision::Step;
 use clusterpool_inventory::reason::Reason;
-use clusterpool_inventory::seen::{Claim, Observed, Part, Refusal};
+use clusterpool_inventory::seen::{Claim, Observed, Refusal};
 
 use crate::world::{
     at, claim, cluster, condition, decided, entry, full, installing, lease, leased, pool, reasons,
@@ -15,31 +13,30 @@ use crate::world::{
 fn idle() -> Observed {
     let mut seen = full(1, &["a"]);
     seen.clusters[0] = installing("ca", Some("a"), 1);
-    seen.pool.parts =
-        vec![Part::Namespace, Part::InstallConfig, Part::Customization, Part::MachinePool];
-    seen.idle = BTreeSet::from(["ca".to_owned()]);
+    seen.clusters[0].idle = true;
     seen
 }
 
-fn restored(seen: &Observed) -> Vec<Part> {
+/// The clusters that are looked after.
+fn restored(seen: &Observed) -> Vec<String> {
     let work = decided(seen).work;
     let steps = work.into_iter().flat_map(|it| it.steps);
-    let parts = steps.filter_map(|it| match it {
-        Step::Make { cluster, part, entry } => {
-            assert_eq!((cluster.as_str(), entry.unwrap().version.as_str()), ("ca", "1-u"));
-            Some(part)
+    let all = steps.filter_map(|it| match it {
+        Step::Restore { cluster, entry } => {
+            assert_eq!(entry.unwrap().version, "1-u");
+            Some(cluster)
         }
         _ => None,
     });
-    parts.collect()
+    all.collect()
 }
 
 #[test]
 fn what_a_cluster_needs_is_made_again_where_hive_does_not_begin() {
     let mut seen = idle();
-    assert_eq!(restored(&seen), [Part::InstallConfig, Part::Customization]);
+    assert_eq!(restored(&seen), ["ca"]);
     assert_eq!(reasons(&seen), [Reason::PartsChecked]);
-    seen.idle.clear();
+    seen.clusters[0].idle = false;
     assert_eq!(reasons(&seen), []);
 }
 
@@ -56,7 +53,7 @@ fn nothing_is_made_again_from_what_a_cluster_was_not_made_from() {
     for (number, change) in changes.into_iter().enumerate() {
         let mut seen = idle();
         change(&mut seen);
-        assert_eq!(restored(&seen), [], "{number}");
+        assert_eq!(restored(&seen), [""; 0], "{number}");
     }
 }
 
@@ -66,15 +63,17 @@ fn a_cluster_that_hive_does_not_begin_with_is_told_in_its_words() {
     let told = |seen: &Observed| condition(seen, "CapacityAvailable").message;
     assert!(!told(&seen).contains("Hive"));
     let words = "InstallConfigValidationFailed: no platform".to_owned();
-    seen.not_begun = [("ca".to_owned(), words), ("cb".to_owned(), String::new())].into();
+    seen.clusters[0].not_begun = Some(words);
+    seen.clusters.push(installing("cb", None, 2));
+    seen.clusters[1].not_begun = Some(String::new());
     let end = "stay so: ca (InstallConfigValidationFailed: no platform), cb";
     assert!(told(&seen).ends_with(end), "{}", told(&seen));
     // Looked after, it is told all the same, and told once.
-    seen.idle.clear();
-    let seen = stored(&seen);
+    seen.clusters[0].idle = false;
+    let mut seen = stored(&seen);
     assert!(told(&seen).ends_with(end) && decided(&seen).status.is_none());
-    let long = Observed { not_begun: [("ca".to_owned(), "x".repeat(100_000))].into(), ..seen };
-    assert!(told(&long).len() < 2_000);
+    seen.clusters[0].not_begun = Some("x".repeat(100_000));
+    assert!(told(&seen).len() < 2_000);
 }
 
 fn refusal(version: &str) -> Refusal {

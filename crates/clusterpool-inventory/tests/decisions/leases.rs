@@ -618,7 +618,7 @@ fn what_a_lease_alone_knows_of_a_cluster_counts_until_the_cluster_is_gone() {
     let mut seen = whole;
     seen.clusters[0] =
         Cluster { entry_version: Some("1-u".to_owned()), kept: true, ..installing("ca", None, 1) };
-    seen.idle.insert("ca".to_owned());
+    seen.clusters[0].idle = true;
     let work = decided(&seen).work;
     assert!(
         matches!(&work[0].steps[..], [Step::Restore { entry: Some(of), .. }] if of.name == "a"),
