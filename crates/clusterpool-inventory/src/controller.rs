@@ -124,10 +124,8 @@ impl Controller for Context {
             wait => wait.map_or(Next::OnChange, Next::After),
         };
         let (reason, events) = (decided.reason(&look.seen), decided.lasting_events());
-        let is_due = !decided.work.is_empty()
-            || decided.status.is_some()
-            || !look.bindings.is_empty()
-            || look.has_notes;
+        let is_due =
+            !decided.work.is_empty() || decided.status.is_some() || !look.bindings.is_empty();
         let writes = if is_due { vec![decided] } else { Vec::new() };
         Decision { reason, writes, events, next }
     }

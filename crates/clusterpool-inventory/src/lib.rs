@@ -25,7 +25,7 @@
 //! 4. [`mod@decide`] has the rules in their order. `usage` tells them who has which entry, and each adds to `plan`.
 //! 5. [`decision`] is what comes of that: steps, status, events. [`write`](mod@write) carries it out.
 //!
-//! The rest serves these: [`patch`], [`yaml`] and [`trial`] make install configs, [`make`] and [`platform`] the objects of
+//! The rest serves these: [`patch`] and [`yaml`] make install configs, [`make`] and [`platform`] the objects of
 //! a cluster, [`pool_version`] and [`naming`] tell versions and names, `status`, [`text`] and [`reason`] are what people read.
 
 pub mod access;
@@ -50,7 +50,6 @@ pub mod seen;
 pub mod settings;
 mod status;
 pub mod text;
-pub mod trial;
 mod usage;
 pub mod write;
 pub mod yaml;

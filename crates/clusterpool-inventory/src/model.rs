@@ -17,7 +17,6 @@ use crate::decision::Decision;
 pub use crate::index::Key;
 use crate::make::Materials;
 use crate::seen::{Observed, Refusal};
-use crate::trial::Trial;
 
 /// For how long a look at secrets and image sets counts.
 const LOOK_COUNTS: Duration = Duration::from_secs(5);
@@ -47,8 +46,6 @@ pub struct Look {
     pub materials: Arc<Materials>,
     /// Role bindings of its administrators to write in the namespaces of its clusters.
     pub bindings: Vec<(String, Change)>,
-    /// Whether events about accepted patches are due.
-    pub has_notes: bool,
     /// When to observe again: some objects are not watched, and some facts change with time alone.
     pub wait: Option<Duration>,
     /// The time of the observation.
@@ -77,6 +74,17 @@ pub struct Memory {
     pub echoes: Echoes<Object>,
     /// Since when a new status waits to be stored.
     pub news_since: Option<Instant>,
+}
+
+/// What came of trying a customization's patches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trial {
+    /// The version of the customization.
+    pub version: String,
+    /// What they were applied to.
+    pub template: String,
+    /// Why they cannot be used, if they cannot.
+    pub refused: Option<String>,
 }
 
 /// Facts that the caches do not show a second time. Each pass reads everything else again.

@@ -26,7 +26,6 @@ use crate::context::Context;
 use crate::index::{all_in, key_in};
 use crate::model::{Key, LivePool, Look, Looked, Memory, Seen};
 use crate::seen::{Claim, Cluster, Observed};
-use crate::trial::Trial;
 
 /// How often a pool that lacks something is looked at, and one at rest.
 const LACKING: Duration = Duration::from_secs(10);
@@ -81,7 +80,6 @@ pub async fn pool(
     let waits = [due, rival.map(|(_, left)| left), again, rest];
     let bindings = if pool.is_some() { bindings(context, key, &seen) } else { Vec::new() };
     Ok(Some(Seen::Pool(Box::new(Look {
-        has_notes: memory.learned.trials.values().any(Trial::has_news),
         wait: waits.into_iter().flatten().min(),
         at: now,
         seen,

@@ -12,7 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::decision::Step;
 use crate::naming;
-use crate::patch::Refusal;
+use crate::patch::{Note, Refusal};
 use crate::plan::Plan;
 use crate::reason::{Notice, Reason};
 use crate::seen::{Claim, Cluster, Listed, Observed};
@@ -540,8 +540,9 @@ pub(crate) fn refused(error: &Error) -> Event {
 }
 
 /// Patches of a customization were accepted, and mean something else in a pool than their author may think.
-pub(crate) fn adjusted(pool: &str, notes: &str) -> Event {
-    let note = format!("In pool {pool}: {notes}");
+pub(crate) fn adjusted(pool: &str, notes: &[Note]) -> Event {
+    let notes: Vec<String> = notes.iter().map(ToString::to_string).collect();
+    let note = format!("In pool {pool}: {}", notes.join("; "));
     Event::new(true, Notice::PatchAdjusted.as_str(), &naming::action("Patch", &note), &note)
 }
 

@@ -26,12 +26,11 @@ use serde_json::{Value, json};
 use crate::access::Change;
 use crate::context::Context;
 use crate::decision::{Step, Version, Work};
-use crate::index::key_in;
 use crate::model::{Efforts, Key, Look, Memory, Object, Wish, Write};
 use crate::observe::live_pool;
 use crate::reason::Reason;
 use crate::seen::Refusal;
-use crate::{status, text, trial};
+use crate::{status, text};
 
 /// How soon to look again when a namespace of before is still on its way out.
 const LATER: Duration = Duration::from_secs(1);
@@ -74,7 +73,7 @@ pub async fn all(
         due = news;
         stored = pass.store(due).await;
     }
-    let mut outcome = Outcome { others: pass.notes(memory), ..Outcome::default() };
+    let mut outcome = Outcome { others: std::mem::take(&mut worked.notes), ..Outcome::default() };
     match stored {
         Ok(Some(version)) => {
             worked.pool = Some(version);
@@ -172,6 +171,8 @@ struct Piece<'a> {
     /// The versions of the clusters.
     clusters: HashMap<String, String>,
     unpaused: bool,
+    /// What the author of a new cluster's patches has to know.
+    notes: Option<(ObjectReference, Event)>,
     /// The version of the pool, if that was written and stays.
     pool: Option<String>,
     /// For the caches to show: the version, and whether the object may be gone with it.
@@ -185,6 +186,7 @@ impl<'a> Piece<'a> {
             entries: HashMap::new(),
             clusters: HashMap::new(),
             unpaused: false,
+            notes: None,
             pool: None,
             wrote: Vec::new(),
         }
@@ -202,6 +204,7 @@ struct Worked {
     not_yet: bool,
     /// Whether something was left for the next pass.
     cut: bool,
+    notes: Vec<(ObjectReference, Event)>,
     pool: Option<String>,
     failure: Option<Error>,
 }
@@ -250,6 +253,7 @@ impl Pass<'_> {
         while let Some((work, result, piece)) = pieces.next().await {
             ended += 1;
             worked.pool = worked.pool.take().or(piece.pool);
+            worked.notes.extend(piece.notes);
             for (object, version, may_go) in piece.wrote {
                 memory.echoes.wrote(object, &version, may_go);
             }
@@ -304,18 +308,6 @@ impl Pass<'_> {
         let written =
             patch_status(&pools, &self.key.name, at, &patch, "patch a pool's status").await?;
         Ok(written.metadata.resource_version)
-    }
-
-    /// What authors of patches have to know, once for each version of them and each template with which they mean another
-    /// thing. On the customization, since a pool's events of one reason would be taken for one.
-    fn notes(&self, memory: &mut Memory) -> Vec<(ObjectReference, Event)> {
-        let news = trial::news(&mut memory.learned.trials);
-        let caches = &self.context.caches;
-        let told = |(name, notes): (String, String)| {
-            let found = caches.customizations.get(&key_in(&self.key.namespace, &name))?;
-            Some((found.object_ref(&()), text::adjusted(&self.key.name, &notes)))
-        };
-        news.into_iter().filter_map(told).collect()
     }
 
     /// What somebody has to correct.

@@ -16,7 +16,6 @@ use clusterpool_inventory::model::{Efforts, Key, Learned};
 use clusterpool_inventory::observe::{Known, observe};
 use clusterpool_inventory::seen::Observed;
 use clusterpool_inventory::settings::Policy;
-use clusterpool_inventory::trial;
 use controller_kit::cache::Cache;
 use controller_kit::watch::Watchable;
 use k8s_openapi::jiff::Timestamp;
@@ -272,31 +271,6 @@ fn a_retry_annotation_that_is_no_time_or_still_to_come_is_told_and_waited_for() 
         let wrong: Vec<&String> = wrong.collect();
         assert_eq!(wrong.len(), usize::from(told), "{wrong:?}");
         assert!(wrong.iter().all(|it| it.contains("retry of e is")), "{wrong:?}");
-    }
-}
-
-#[test]
-fn what_patches_mean_is_news_where_there_was_no_template_for_them_before() {
-    let config = json!({ "apiVersion": "v1", "platform": { "none": {} } });
-    let metadata = json!({ "name": "pool", "namespace": "pools", "resourceVersion": "2" });
-    let spec = json!({
-        "platform": { "none": {} }, "baseDomain": "example.com", "size": 1,
-        "imageSetRef": { "name": "release" }, "inventory": [{ "name": "e" }],
-    });
-    // The version of the entry is stored already, or it is not.
-    for (version, before, told) in [("1-u", false, 0), ("1-u", true, 1), ("0-u", false, 1)] {
-        let mut caches = Caches::new();
-        let entry = json!({ "status": "Available", "version": version });
-        let status = json!({ "size": 0, "ready": 0, "inventory": { "e": entry } });
-        let it = json!({ "metadata": metadata, "spec": spec, "status": status });
-        caches.stores.pools = store(&[it]);
-        if before {
-            caches.look(None);
-        }
-        let seen = caches.look(Some(config.clone()));
-        assert_eq!(seen.customizations[0].refused, None);
-        let news = trial::news(&mut caches.learned.trials);
-        assert_eq!(news.len(), told, "{version} {before} {news:?}");
     }
 }
 

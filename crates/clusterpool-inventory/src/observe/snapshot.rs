@@ -19,13 +19,12 @@ use crate::index::{
     Index, all_in, has_finalizer, hives_finalizer, is_one, key_in, named, owner_of, pool_key,
 };
 use crate::make::Materials;
-use crate::model::{Efforts, Key, Learned};
+use crate::model::{Efforts, Key, Learned, Trial};
 use crate::naming::trial_name;
 use crate::patch::{self, Target};
 use crate::seen::{Cluster, Customization, Lease, Namespace, Observed, Pool};
 use crate::settings::Policy;
 use crate::text;
-use crate::trial::Trial;
 
 /// For how long clusters that Hive does not begin to install are left alone at least.
 const LEAST: Duration = Duration::from_secs(5);
@@ -334,25 +333,18 @@ impl About<'_> {
         version: &str,
         trials: &mut BTreeMap<String, Trial>,
     ) -> Option<String> {
-        let materials = self.known.materials;
-        let name = it.metadata.name.as_deref().unwrap_or_default();
-        let (Some(config), Some(spec)) = (&materials.config, self.spec) else {
-            // What comes of it once there is one is news.
-            trials.entry(name.to_owned()).or_default();
-            return None;
-        };
-        let before = trials.get(name);
-        if let Some(same) = before.filter(|it| it.is_of(version, &self.template)) {
+        let config = self.known.materials.config.as_ref()?;
+        let is_same = |it: &&Trial| it.version == version && it.template == self.template;
+        if let Some(same) = trials.get(&it.name_any()).filter(is_same) {
             return same.refused.clone();
         }
         let like_a_cluster = trial_name(&self.pool.name);
-        let target = Target::of(spec, &like_a_cluster);
+        let target = Target::of(self.spec?, &like_a_cluster);
         let (patches, rules) = (&it.spec.install_config_patches, self.known.policy.rules);
         let tried = patch::install_config(config, target, patches, rules);
-        let stored = self.pool.status.inventory.get(name).and_then(|it| it.version.as_deref());
-        let trial = Trial::new(version, &self.template, tried, before, stored);
-        let refused = trial.refused.clone();
-        trials.insert(name.to_owned(), trial);
+        let refused = tried.err().map(|it| it.to_string());
+        let (version, template) = (version.to_owned(), self.template.clone());
+        trials.insert(it.name_any(), Trial { version, template, refused: refused.clone() });
         refused
     }
 }

@@ -5,9 +5,9 @@ use api_types::names;
 use controller_kit::api_error::is_gone;
 use controller_kit::engine::{Error, found, sent};
 use k8s_openapi::api::core::v1::Namespace;
-use kube::ResourceExt as _;
 use kube::api::{Api, PostParams};
 use kube::core::DynamicObject;
+use kube::{Resource as _, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -137,7 +137,13 @@ impl Piece<'_> {
         let api = self.pass.api::<ClusterDeployment>(name);
         let made = create(&api, &object, "create a cluster").await?;
         let found = match made {
-            Some(made) => made,
+            Some(made) => {
+                let entry = new.customizations.first().filter(|_| !new.config.notes.is_empty());
+                self.notes = entry.map(|it| {
+                    (it.object_ref(&()), text::adjusted(&self.pass.key.name, &new.config.notes))
+                });
+                made
+            }
             None => self.pass.left_cluster(&api, name, entry).await?,
         };
         self.unpaused = found.annotation(names::ferrite::LEASE_UNVERIFIED).is_none();
