@@ -51,11 +51,12 @@ pub(crate) fn capacity(plan: &Plan<'_>) -> Said {
         unusable_list.map(cause),
         lacks_dependency.map(cause),
         refused_write(plan),
-        not_begun(plan.seen),
+        not_begun(seen).filter(|_| !pool.deleting),
         limit(plan),
         no_free_entry(plan),
-        spared(plan),
-        unowned(plan.seen),
+        // A deleted pool names them as what it waits for.
+        spared(plan).filter(|_| !pool.deleting),
+        unowned(seen),
     ];
     let causes: Vec<Cause> = causes.into_iter().flatten().collect();
     let Some((reason, _)) = causes.first() else {
@@ -64,6 +65,11 @@ pub(crate) fn capacity(plan: &Plan<'_>) -> Said {
     };
     let sentences: Vec<&str> = causes.iter().map(|(_, sentence)| sentence.as_str()).collect();
     ("False", *reason, sentences.join(". "))
+}
+
+/// A cause with those that it concerns, if there are any.
+fn cause_of(reason: Notice, sentence: &str, names: &[&str]) -> Option<Cause> {
+    (!names.is_empty()).then(|| (reason, format!("{sentence}: {}", some(names))))
 }
 
 /// The most clusters are there.
@@ -149,18 +155,12 @@ fn limit(plan: &Plan<'_>) -> Option<Cause> {
     Some((Notice::MaxConcurrent, message))
 }
 
-/// Clusters that a person forbade to delete. A deleted pool names them as what it waits for.
+/// Clusters that a person forbade to delete.
 fn spared(plan: &Plan<'_>) -> Option<Cause> {
     let spared: Vec<&str> = plan.spared.iter().copied().collect();
-    if spared.is_empty() || plan.seen.pool.deleting {
-        return None;
-    }
-    let message = format!(
-        "To be removed as soon as their annotation {} is taken off: {}",
-        names::PROTECTED_DELETE,
-        some(&spared)
-    );
-    Some((Notice::ProtectedClusters, message))
+    let annotation = names::PROTECTED_DELETE;
+    let sentence = format!("To be removed as soon as their annotation {annotation} is taken off");
+    cause_of(Notice::ProtectedClusters, &sentence, &spared)
 }
 
 /// Which clusters are to be replaced, and what they wait for.
@@ -207,28 +207,23 @@ pub(crate) fn deletion(plan: &Plan<'_>) -> Said {
     let leased: Vec<&str> = plan.uses.halves().map(|(it, ..)| it.name).collect();
     let spaces = plan.seen.namespaces.iter().filter(|it| !it.deleting);
     let spaces: Vec<&str> = spaces.map(|it| it.name.as_str()).collect();
-    let there = [named(clusters()), unread.clone()].concat();
-    if there.is_empty() && !leased.is_empty() {
-        let message = format!("No cluster is left, but still leased: {}", some(&leased));
-        return ("False", Notice::LeasesPendingRelease, message);
-    }
-    if there.is_empty() && !spaces.is_empty() {
-        let message = format!(
-            "No cluster is left, but these namespaces are: {}. They are deleted, unless event Refused says why not",
-            some(&spaces)
-        );
-        return ("False", Notice::NamespacesPendingDeletion, message);
-    }
     let unfreed: Vec<&str> = unfreed(plan).collect();
-    if there.is_empty() && !unfreed.is_empty() {
-        let message = format!(
-            "No cluster is left, but these customizations are still to be freed: {}. They are, unless event Refused says why not",
-            some(&unfreed)
-        );
-        return ("False", Notice::LeasesPendingRelease, message);
-    }
+    let there = [named(clusters()), unread.clone()].concat();
     if there.is_empty() {
-        return ("True", Notice::DeletionPossible, "No cluster is left".to_owned());
+        let none = "No cluster is left, but these";
+        let left = [
+            cause_of(Notice::LeasesPendingRelease, &format!("{none} are still leased"), &leased),
+            cause_of(Notice::NamespacesPendingDeletion, &format!("{none} namespaces are"), &spaces),
+            cause_of(
+                Notice::LeasesPendingRelease,
+                &format!("{none} customizations are still to be freed"),
+                &unfreed,
+            ),
+        ];
+        let Some((reason, message)) = left.into_iter().flatten().next() else {
+            return ("True", Notice::DeletionPossible, "No cluster is left".to_owned());
+        };
+        return ("False", reason, format!("{message}. They go, unless event Refused says why not"));
     }
     let mut message = format!("Still there: {}", some(&there));
     let (given_back, protected) = (names::REMOVE_FROM_POOL, names::PROTECTED_DELETE);
@@ -271,16 +266,12 @@ fn unowned(seen: &Observed) -> Option<Cause> {
             None => !it.was_given_to(claim),
         })
     };
-    let unowned = named(seen.clusters.iter().filter(is_unowned));
-    if unowned.is_empty() {
-        return None;
-    }
-    let message = format!(
-        "Annotate those that nobody uses with {}=true, since their claims are gone or have another cluster: {}",
-        names::REMOVE_FROM_POOL,
-        some(&unowned)
+    let sentence = format!(
+        "Annotate those that nobody uses with {}=true, since their claims are gone or have another cluster",
+        names::REMOVE_FROM_POOL
     );
-    Some((Notice::UnownedClusters, message))
+    let unowned = named(seen.clusters.iter().filter(is_unowned));
+    cause_of(Notice::UnownedClusters, &sentence, &unowned)
 }
 
 /// Clusters that Hive does not begin to install, in its own words. What was wrong in the template stays wrong in them.
@@ -291,15 +282,9 @@ fn not_begun(seen: &Observed) -> Option<Cause> {
     };
     let all = seen.clusters.iter().filter_map(|it| Some((&it.name, it.not_begun.as_ref()?)));
     let all: Vec<String> = all.enumerate().map(told).collect();
-    if all.is_empty() || seen.pool.deleting {
-        return None;
-    }
     let all: Vec<&str> = all.iter().map(String::as_str).collect();
-    let message = format!(
-        "Hive has not begun to install these, so put right what it says of them, and delete those that stay so: {}",
-        some(&all)
-    );
-    Some((Notice::NotBegun, message))
+    let sentence = "Hive has not begun to install these, so put right what it says of them, and delete those that stay so";
+    cause_of(Notice::NotBegun, sentence, &all)
 }
 
 /// Entries of which a message says what is wrong with them.
@@ -370,17 +355,12 @@ pub(crate) fn inventory(plan: &Plan<'_>) -> Option<Said> {
     let leaving = listed().filter(|(it, now)| is_leaving(it) && now.cluster().is_some());
     let leaving: Vec<&str> = leaving.map(|(it, _)| it.name).collect();
     add(&mut message, "deletion was asked for", &leaving);
-    for name in of(&EntryStatus::BrokenByConfiguration).into_iter().take(MOST_TOLD) {
-        let failure = plan.uses.get(name).and_then(Use::failure);
-        if let Some(why) = failure.and_then(|it| it.message.as_ref()) {
-            message = format!("{message}; {name}: {why}");
-        }
-    }
-    let unfit: Vec<(&str, &EntryState, &str)> = unfit(plan).collect();
-    for (name, now, why) in unfit.iter().take(MOST_TOLD) {
-        let its = if now.status == EntryStatus::ToBeUpdated { "its new" } else { "its" };
+    // Unless those in use are told as well, the pool finds out as each of its claims ends.
+    let unfit = listed().filter_map(|(it, _)| Some((it.name, it.customization?.refused.as_ref()?)));
+    let unfit: Vec<(&str, &String)> = unfit.collect();
+    for (name, why) in unfit.iter().take(MOST_TOLD) {
         let why = shorten(why, LONGEST / 10);
-        message = format!("{message}; {name}: {its} patches cannot be applied: {why}");
+        message = format!("{message}; {name}: its patches cannot be applied: {why}");
     }
     let more: Vec<&str> = unfit.iter().map(|it| it.0).skip(MOST_TOLD).collect();
     add(&mut message, "nor can those of", &more);
@@ -398,15 +378,6 @@ pub(crate) fn inventory(plan: &Plan<'_>) -> Option<Said> {
     } else {
         ("True", Notice::Valid, message)
     })
-}
-
-/// Listed entries that are in use and could not be used again as they are now; and why. Unless that is told meanwhile, the
-/// pool finds out as each of its claims ends.
-fn unfit<'a>(plan: &Plan<'a>) -> impl Iterator<Item = (&'a str, &'a EntryState, &'a str)> {
-    let listed = plan.uses.states().filter(|(it, _)| it.listed);
-    listed
-        .filter(|(_, now)| now.status != EntryStatus::BrokenByConfiguration)
-        .filter_map(|(it, now)| Some((it.name, now, it.customization?.refused.as_deref()?)))
 }
 
 /// What a pool says of its inventory and does not mean, in words for its condition.

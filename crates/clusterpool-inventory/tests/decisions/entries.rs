@@ -260,7 +260,7 @@ fn an_entry_in_use_that_was_edited_to_be_broken_says_so() {
         assert_eq!(status_of(&seen, "a"), "To Be Updated");
         let said = condition(&seen, "InventoryValid");
         assert_eq!((said.status.as_str(), said.reason.as_str()), ("False", "Invalid"));
-        let end = "; a: its new patches cannot be applied: operation 0: nothing there";
+        let end = "; a: its patches cannot be applied: operation 0: nothing there";
         assert!(said.message.ends_with(end), "{said:?}");
     }
     seen.customizations[0].refused = None;
