@@ -58,9 +58,9 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     let note = plan.takeover().filter(|_| !pool.deleting);
     let is_new = note.is_some();
     if !pool.kept && !pool.deleting {
-        plan.push(Reason::PoolAdopted, [Step::KeepPool { at: pool.at.clone() }]);
+        plan.push(Reason::PoolAdopted, [Step::KeepPool]);
     } else if let Some(note) = note {
-        plan.push(Reason::PoolAdopted, [Step::NoteVersion { note, at: pool.at.clone() }]);
+        plan.push(Reason::PoolAdopted, [Step::NoteVersion(note)]);
     } else {
         for rule in &RULES {
             (rule.decide)(&mut plan);

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use api_types::hive::ClusterPoolStatus;
 use controller_kit::engine::{Event, Reason as _};
-use k8s_openapi::jiff::Timestamp;
 
 use crate::naming;
 use crate::reason::{Pass, Reason};
-use crate::seen::{Claim, Customization, Observed};
+use crate::seen::{Claim, Observed};
 
 /// The work for a pool, its new status and its events.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -83,67 +82,39 @@ impl Work {
     }
 }
 
-/// One write, or those that make one cluster. `at` is the resourceVersion that it insists on; where an earlier step of the same
-/// piece wrote the same object, it is the one that write returned.
+/// One write, or those that make one cluster. It insists on the version of the object that was observed; where an earlier step of
+/// the same piece wrote the object, on the one that it has since.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// Puts our finalizer on the pool.
-    KeepPool {
-        /// Version of the pool.
-        at: String,
-    },
-    /// Notes on a pool of Hive's own controller which spec its clusters were made from.
-    NoteVersion {
-        /// What to note.
-        note: String,
-        /// Version of the pool.
-        at: String,
-    },
+    KeepPool,
+    /// Notes this on a pool of Hive's own controller: which spec its clusters were made from.
+    NoteVersion(String),
     /// Takes our finalizer off the pool again: nothing of it is left.
-    LetPoolGo {
-        /// Version of the pool.
-        at: String,
-    },
+    LetPoolGo,
     /// Writes on a claim which cluster it gets.
     Assign {
         /// The claim.
         claim: String,
         /// The cluster.
         cluster: String,
-        /// Version of the claim.
-        at: String,
     },
-    /// Takes back a cluster that the claim cannot have.
-    Unassign {
-        /// The claim.
-        claim: String,
-        /// Version of the claim.
-        at: String,
-    },
+    /// Takes back a cluster that this claim cannot have.
+    Unassign(String),
     /// Writes on a cluster whose claim it has, and lets it run.
     Claim {
         /// The cluster.
         cluster: String,
         /// The claim.
         claim: String,
-        /// Its uid.
-        uid: String,
-        /// When that was created: nothing is given to it before, whatever our clock says.
-        since: Timestamp,
-        /// Version of the cluster.
-        at: String,
     },
     /// Asks the API server whether the claim is still there, and otherwise marks the cluster that was just given to it:
     /// without Hive's finalizer a claim goes unnoticed, and one that was made again under its name gets nothing of it.
     Confirm {
-        /// The claim.
-        claim: String,
-        /// Its uid.
-        uid: String,
         /// The cluster.
         cluster: String,
-        /// Version of the cluster.
-        at: String,
+        /// The claim.
+        claim: String,
     },
     /// Says on a claim why it is pending.
     Tell {
@@ -151,24 +122,12 @@ pub enum Step {
         claim: String,
         /// One of those that a claim is told.
         pending: Reason,
-        /// Version of the claim.
-        at: String,
     },
-    /// Puts our finalizer on a customization, before its first lease, in place of the one that Hive's own controller put
+    /// Puts our finalizer on this customization, before its first lease, in place of the one that Hive's own controller put
     /// there for the pool.
-    KeepEntry {
-        /// The customization.
-        entry: String,
-        /// Version of it.
-        at: String,
-    },
-    /// Takes both off again.
-    FreeEntry {
-        /// The customization.
-        entry: String,
-        /// Version of it.
-        at: String,
-    },
+    KeepEntry(String),
+    /// Takes both off this customization again.
+    FreeEntry(String),
     /// Leases a customization: condition, cluster and pool in one write of its status.
     Lease {
         /// The customization.
@@ -179,24 +138,12 @@ pub enum Step {
         /// deleted, asked after the customization was read: what is being deleted has given its
         /// lease back and did not lose it.
         prove_living: bool,
-        /// Version of the customization.
-        at: String,
     },
-    /// Says on a lease whose cluster is missing that it is about to be released. Whoever is still
+    /// Says on the lease of this customization, whose cluster is missing, that it is about to be released. Whoever is still
     /// creating that cluster sees it when he verifies the lease.
-    Announce {
-        /// The customization.
-        entry: String,
-        /// Version of it.
-        at: String,
-    },
+    Announce(String),
     /// Takes that back: the cluster is there.
-    Retract {
-        /// The customization.
-        entry: String,
-        /// Version of it.
-        at: String,
-    },
+    Retract(String),
     /// Releases a lease.
     Release {
         /// The customization.
@@ -206,8 +153,6 @@ pub enum Step {
         /// Whether the API server must first say that there is no such cluster, asked after the
         /// announcement was read.
         prove_absent: bool,
-        /// Version of the customization.
-        at: String,
     },
     /// Makes again what a cluster needs in its namespace. What is there stays as it is.
     Restore {
@@ -234,34 +179,18 @@ pub enum Step {
         cluster: String,
         /// The customization.
         entry: String,
-        /// Version of the cluster; none for the one that the step before created.
-        at: Option<String>,
     },
-    /// Puts our finalizer on a cluster that another controller created.
-    Adopt {
-        /// The cluster.
-        cluster: String,
-        /// Version of it.
-        at: String,
-    },
+    /// Puts our finalizer on this cluster, which another controller created.
+    Adopt(String),
     /// Lets a cluster run or hibernate.
     Power {
         /// The cluster.
         cluster: String,
         /// Whether it should run.
         run: bool,
-        /// Version of it.
-        at: String,
     },
-    /// Asks for a cluster's deletion.
-    Delete {
-        /// The cluster.
-        cluster: String,
-        /// Its uid.
-        uid: String,
-        /// Version of it: one that was claimed since must stay.
-        at: String,
-    },
+    /// Asks for the deletion of this cluster. One that was claimed since must stay.
+    Delete(String),
     /// Takes our finalizer off a cluster, if it is still the last and the API server, asked now,
     /// shows its entry without a lease for it: what was read may be older than the lease.
     LetGo {
@@ -269,32 +198,21 @@ pub enum Step {
         cluster: String,
         /// Its entry, where there can be one of that name.
         entry: Option<String>,
-        /// Version of it.
-        at: String,
     },
-    /// Deletes a namespace without a cluster.
-    RemoveNamespace {
-        /// The namespace.
-        name: String,
-        /// Its uid.
-        uid: String,
-    },
+    /// Deletes this namespace, which has no cluster.
+    RemoveNamespace(String),
 }
 
 impl Step {
     /// Releases a customization, which this cluster must have.
-    pub(crate) fn release(
-        entry: &Customization,
-        cluster: Option<&str>,
-        prove_absent: bool,
-    ) -> Self {
+    pub(crate) fn release(entry: &str, cluster: Option<&str>, prove_absent: bool) -> Self {
         let cluster = cluster.map(str::to_owned);
-        Self::Release { entry: entry.name.clone(), cluster, prove_absent, at: entry.at.clone() }
+        Self::Release { entry: entry.to_owned(), cluster, prove_absent }
     }
 
     /// Whether it writes the pool.
     pub fn is_on_pool(&self) -> bool {
-        matches!(self, Self::KeepPool { .. } | Self::NoteVersion { .. } | Self::LetPoolGo { .. })
+        matches!(self, Self::KeepPool | Self::NoteVersion(_) | Self::LetPoolGo)
     }
 }
 

@@ -174,8 +174,7 @@ impl<'a> Plan<'a> {
     /// Deletes a cluster that must not exist, without regard to the budget.
     pub(crate) fn delete_at_once(&mut self, cluster: &'a Cluster, reason: Reason) {
         if !self.outlives_its_pool(cluster) && self.gone.insert(&cluster.name) {
-            let (name, uid, at) = (cluster.name.clone(), cluster.uid.clone(), cluster.at.clone());
-            self.push(reason, [Step::Delete { cluster: name, uid, at }]);
+            self.push(reason, [Step::Delete(cluster.name.clone())]);
         }
     }
 
@@ -190,36 +189,29 @@ impl<'a> Plan<'a> {
         let run = self.seen.pool.hibernates.then(runs);
         let mut steps = vec![Step::Create { cluster: cluster.to_owned(), entry: version, run }];
         if let Some(entry) = entry.filter(|_| self.policy.verify_lease) {
-            let entry = entry.name.clone();
-            steps.push(Step::Verify { cluster: cluster.to_owned(), entry, at: None });
+            steps.push(Step::Verify { cluster: cluster.to_owned(), entry: entry.name.clone() });
         }
         steps
     }
 
     /// The steps that lease an entry, with our finalizer first if it lacks that.
     pub(crate) fn leasing(entry: &Customization, cluster: &str, prove_living: bool) -> Vec<Step> {
-        let (name, at) = (&entry.name, &entry.at);
-        let keep = Step::KeepEntry { entry: name.clone(), at: at.clone() };
-        let lease = Step::Lease {
-            entry: name.clone(),
-            cluster: cluster.to_owned(),
-            prove_living,
-            at: at.clone(),
-        };
-        if entry.kept { vec![lease] } else { vec![keep, lease] }
+        let keep = (!entry.kept).then(|| Step::KeepEntry(entry.name.clone()));
+        let (name, cluster) = (entry.name.clone(), cluster.to_owned());
+        let lease = Step::Lease { entry: name, cluster, prove_living };
+        keep.into_iter().chain([lease]).collect()
     }
 
     /// The steps that release a lease whose cluster is missing.
     pub(crate) fn abandoning(&self, entry: &Customization, cluster: &str) -> Vec<Step> {
         let mut steps = Vec::new();
         if !entry.is_announced() {
-            steps.push(Step::Announce { entry: entry.name.clone(), at: entry.at.clone() });
+            steps.push(Step::Announce(entry.name.clone()));
         }
-        steps.push(Step::release(entry, Some(cluster), true));
-        let left = self.seen.namespaces.iter().find(|it| it.name == cluster && !it.deleting);
-        steps.extend(
-            left.map(|it| Step::RemoveNamespace { name: it.name.clone(), uid: it.uid.clone() }),
-        );
+        steps.push(Step::release(&entry.name, Some(cluster), true));
+        if self.seen.namespaces.iter().any(|it| it.name == cluster && !it.deleting) {
+            steps.push(Step::RemoveNamespace(cluster.to_owned()));
+        }
         steps
     }
 }

@@ -297,6 +297,16 @@ pub struct Namespace {
 }
 
 impl Observed {
+    /// A cluster of the pool.
+    pub fn cluster(&self, name: &str) -> Option<&Cluster> {
+        self.clusters.iter().find(|it| it.name == name)
+    }
+
+    /// A claim on the pool.
+    pub fn claim(&self, name: &str) -> Option<&Claim> {
+        self.claims.iter().find(|it| it.name == name)
+    }
+
     /// How many clusters there are, with those that may be the pool's and cannot be read.
     pub fn there(&self) -> usize {
         self.clusters.len() + self.unread.len()

@@ -242,7 +242,7 @@ pub(crate) fn deletion(plan: &Plan<'_>) -> Said {
 /// Customizations that this pass takes our finalizer or a lease off. A webhook may refuse that, and the pool goes after it.
 fn unfreed<'p>(plan: &'p Plan<'_>) -> impl Iterator<Item = &'p str> {
     plan.decision.work.iter().flat_map(|it| &it.steps).filter_map(|it| match it {
-        Step::FreeEntry { entry, .. } | Step::Release { entry, .. } => Some(entry.as_str()),
+        Step::FreeEntry(entry) | Step::Release { entry, .. } => Some(entry.as_str()),
         _ => None,
     })
 }

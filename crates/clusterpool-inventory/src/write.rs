@@ -5,7 +5,6 @@ mod build;
 mod entries;
 mod steps;
 
-use std::collections::HashMap;
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
@@ -163,13 +162,13 @@ impl Stop {
     }
 }
 
-/// A piece of work as it is carried out, and what its steps left so far.
+/// A piece of work as it is carried out, and what its steps left so far. They write one customization and one cluster at most.
 struct Piece<'a> {
     pass: &'a Pass<'a>,
-    /// The customizations as they are now.
-    entries: HashMap<String, ClusterDeploymentCustomization>,
-    /// The versions of the clusters.
-    clusters: HashMap<String, String>,
+    /// The customization as it is now.
+    entry: Option<ClusterDeploymentCustomization>,
+    /// The version of the cluster.
+    cluster: Option<String>,
     unpaused: bool,
     /// What the author of a new cluster's patches has to know.
     notes: Option<(ObjectReference, Event)>,
@@ -183,8 +182,8 @@ impl<'a> Piece<'a> {
     fn of(pass: &'a Pass<'a>) -> Self {
         Self {
             pass,
-            entries: HashMap::new(),
-            clusters: HashMap::new(),
+            entry: None,
+            cluster: None,
             unpaused: false,
             notes: None,
             pool: None,
@@ -292,7 +291,7 @@ impl Pass<'_> {
         metrics.worked(self.key, work.reason);
         for step in &work.steps {
             if let Step::Assign { claim, .. } = step
-                && let Some(claim) = self.look.seen.claims.iter().find(|it| it.name == *claim)
+                && let Some(claim) = self.look.seen.claim(claim)
             {
                 metrics.claimed(self.key, self.look.at.duration_since(claim.created).as_secs_f64());
             }

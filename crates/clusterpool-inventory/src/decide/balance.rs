@@ -54,7 +54,7 @@ pub(super) fn balance(plan: &mut Plan<'_>) {
         || !plan.going.is_empty()
         || seen.clusters.iter().any(|it| it.is_installing() && plan.staleness(it).is_none())
         || plan.leaving(false).next().is_some()
-        || plan.decision.work.iter().any(|it| matches!(it.steps[..], [Step::Delete { .. }]));
+        || plan.decision.work.iter().any(|it| matches!(it.steps[..], [Step::Delete(_)]));
     if !busy && let Some(cluster) = plan.next_stale() {
         plan.remove(cluster, Reason::Stale);
     }
@@ -73,8 +73,7 @@ pub(super) fn power(plan: &mut Plan<'_>) {
     for (index, cluster) in plan.oldest_first().into_iter().enumerate() {
         let run = index < run;
         if cluster.asked_to_run != Some(run) && !cluster.unverified {
-            let (cluster, at) = (cluster.name.clone(), cluster.at.clone());
-            plan.push(Reason::Power, [Step::Power { cluster, run, at }]);
+            plan.push(Reason::Power, [Step::Power { cluster: cluster.name.clone(), run }]);
         }
     }
 }

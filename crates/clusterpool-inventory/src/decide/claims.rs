@@ -49,7 +49,6 @@ pub(super) fn serve_claims(plan: &mut Plan<'_>) {
         let assign = |cluster: &Cluster| Step::Assign {
             claim: claim.name.clone(),
             cluster: cluster.name.clone(),
-            at: claim.at.clone(),
         };
         if let Some(cluster) = of_claims.get(claim.name.as_str()) {
             plan.served += 1;
@@ -84,8 +83,7 @@ impl Plan<'_> {
                 self.push(Reason::Claimed, claim_steps(it, claim));
             }
             Some(_) => {
-                let (claim, at) = (claim.name.clone(), claim.at.clone());
-                self.push(Reason::AssignmentConflict, [Step::Unassign { claim, at }]);
+                self.push(Reason::AssignmentConflict, [Step::Unassign(claim.name.clone())]);
             }
             // It was the claim's and is gone: Hive says so on the claim, and its user has to know.
             None => {}
@@ -106,8 +104,7 @@ impl Plan<'_> {
     }
 
     fn tell(&mut self, claim: &Claim, why: Reason) {
-        let step = Step::Tell { claim: claim.name.clone(), pending: why, at: claim.at.clone() };
-        self.push(why, [step]);
+        self.push(why, [Step::Tell { claim: claim.name.clone(), pending: why }]);
     }
 
     /// Claims that get nothing of this pool. No end of a pool waits for that.
@@ -120,14 +117,7 @@ impl Plan<'_> {
 }
 
 fn claim_steps(cluster: &Cluster, claim: &Claim) -> [Step; 2] {
-    let (uid, since, at) = (claim.uid.clone(), claim.created, cluster.at.clone());
     let (claim, cluster) = (claim.name.clone(), cluster.name.clone());
-    let given = Step::Claim {
-        cluster: cluster.clone(),
-        claim: claim.clone(),
-        uid: uid.clone(),
-        since,
-        at: at.clone(),
-    };
-    [given, Step::Confirm { claim, uid, cluster, at }]
+    let given = Step::Claim { cluster: cluster.clone(), claim: claim.clone() };
+    [given, Step::Confirm { cluster, claim }]
 }

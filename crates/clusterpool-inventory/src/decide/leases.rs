@@ -23,11 +23,9 @@ pub(super) fn release(plan: &mut Plan<'_>) {
         }
         // What no customization can be called has no lease to look for, and the cluster would wait for that look for ever.
         let entry = plan.uses.entry_of(cluster).filter(|it| is_name(it)).map(str::to_owned);
-        let let_go = Step::LetGo { cluster: cluster.name.clone(), entry, at: cluster.at.clone() };
+        let let_go = Step::LetGo { cluster: cluster.name.clone(), entry };
         let entry = plan.uses.by(cluster).filter(|it| it.is_held_by(cluster));
-        let release = entry
-            .and_then(|it| it.customization)
-            .map(|entry| Step::release(entry, Some(&cluster.name), false));
+        let release = entry.map(|it| Step::release(it.name, Some(&cluster.name), false));
         let steps: Vec<Step> = release.into_iter().chain([let_go]).collect();
         plan.push(Reason::Released, steps);
     }
@@ -45,7 +43,7 @@ pub(super) fn put_leases_right(plan: &mut Plan<'_>) {
                 plan.end_double_use(it, Some(&holder.name));
             }
             Held::Mistaken(cluster) => {
-                let step = Step::release(entry, Some(cluster), false);
+                let step = Step::release(&entry.name, Some(cluster), false);
                 plan.push(Reason::LeaseAbandoned, [step]);
             }
             Held::Orphaned(cluster)
@@ -69,8 +67,7 @@ pub(super) fn put_leases_right(plan: &mut Plan<'_>) {
         } else if plan.is_once_more(cluster) {
             plan.delete_at_once(cluster, Reason::LeftOver);
         } else if !cluster.kept {
-            let (cluster, at) = (cluster.name.clone(), cluster.at.clone());
-            plan.push(Reason::ClusterAdopted, [Step::Adopt { cluster, at }]);
+            plan.push(Reason::ClusterAdopted, [Step::Adopt(cluster.name.clone())]);
         }
     }
 }
@@ -91,9 +88,8 @@ pub(super) fn verify(plan: &mut Plan<'_>) {
             && !plan.gone.contains(name)
             && !plan.going.contains(name)
         {
-            let (entry, at) = (entry.name.to_owned(), Some(cluster.at.clone()));
-            let step = Step::Verify { cluster: cluster.name.clone(), entry, at };
-            plan.push(Reason::Verified, [step]);
+            let (cluster, entry) = (cluster.name.clone(), entry.name.to_owned());
+            plan.push(Reason::Verified, [Step::Verify { cluster, entry }]);
         }
     }
 }
@@ -119,7 +115,7 @@ impl<'a> Plan<'a> {
             None => {
                 let is_nobodys = left && it.held == Held::Torn && entry.others.is_empty();
                 if is_nobodys && self.frees(it, entry) {
-                    self.push(Reason::LeaseAbandoned, [Step::release(entry, None, false)]);
+                    self.push(Reason::LeaseAbandoned, [Step::release(it.name, None, false)]);
                 }
             }
         }
@@ -133,12 +129,10 @@ impl<'a> Plan<'a> {
             let steps = Self::leasing(entry, &holder.name, true);
             self.push(Reason::LeaseRepaired, steps);
         } else if entry.is_announced() {
-            let (entry, at) = (entry.name.clone(), entry.at.clone());
-            self.push(Reason::LeaseRepaired, [Step::Retract { entry, at }]);
+            self.push(Reason::LeaseRepaired, [Step::Retract(entry.name.clone())]);
         } else if (!entry.kept || entry.kept_by_hive) && !entry.deleting {
             // A lease of Hive's own controller, or one that somebody took our finalizer off.
-            let (entry, at) = (entry.name.clone(), entry.at.clone());
-            self.push(Reason::LeaseRepaired, [Step::KeepEntry { entry, at }]);
+            self.push(Reason::LeaseRepaired, [Step::KeepEntry(entry.name.clone())]);
         }
     }
 

@@ -30,8 +30,7 @@ pub(super) fn tidy(plan: &mut Plan<'_>) {
             || seen.pool.listed.is_mistaken() && !seen.pool.deleting;
         let used = !entry.others.is_empty() || it.is_lived_in();
         if it.kept && !used && (entry.deleting || !listed) {
-            let step = Step::FreeEntry { entry: entry.name.clone(), at: entry.at.clone() };
-            plan.push(Reason::EntryFreed, [step]);
+            plan.push(Reason::EntryFreed, [Step::FreeEntry(entry.name.clone())]);
         }
     }
     let leased: BTreeSet<&str> = plan.uses.halves().map(|(_, _, cluster)| cluster).collect();
@@ -42,8 +41,7 @@ pub(super) fn tidy(plan: &mut Plan<'_>) {
         }
         let left = plan.grace_of(namespace);
         if left.is_zero() || seen.pool.deleting && !seen.pool.absent {
-            let (name, uid) = (name.to_owned(), namespace.uid.clone());
-            plan.push(Reason::LeftOver, [Step::RemoveNamespace { name, uid }]);
+            plan.push(Reason::LeftOver, [Step::RemoveNamespace(name.to_owned())]);
         } else {
             let again = &mut plan.decision.again;
             *again = Some(again.map_or(left, |it| it.min(left)));
@@ -59,7 +57,7 @@ pub(super) fn let_go(plan: &mut Plan<'_>) {
     }
     let is_empty = seen.clusters.is_empty() && seen.unread.is_empty();
     if plan.decision.work.is_empty() && is_empty && seen.pool.kept {
-        plan.push(Reason::PoolGone, [Step::LetPoolGo { at: seen.pool.at.clone() }]);
+        plan.push(Reason::PoolGone, [Step::LetPoolGo]);
     } else if seen.pool.absent {
         plan.tell_waiting(Reason::NoPool);
     } else if seen.pool.kept {

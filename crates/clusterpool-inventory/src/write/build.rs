@@ -149,16 +149,11 @@ impl Piece<'_> {
         self.unpaused = found.annotation(names::ferrite::LEASE_UNVERIFIED).is_none();
         let version = found.resource_version().unwrap_or_default();
         self.note(Object::Cluster(own(name)), Some(version.clone()), false);
-        self.clusters.insert(name.to_owned(), version);
+        self.cluster = Some(version);
         Ok(())
     }
 
-    pub(super) async fn verify(
-        &mut self,
-        cluster: &str,
-        entry: &str,
-        at: Option<&str>,
-    ) -> Result<(), Stop> {
+    pub(super) async fn verify(&mut self, cluster: &str, entry: &str) -> Result<(), Stop> {
         if self.unpaused {
             return Ok(());
         }
@@ -177,7 +172,7 @@ impl Piece<'_> {
             names::ferrite::LEASE_UNVERIFIED: null,
         });
         let patch = json!({ "metadata": { "annotations": annotations } });
-        self.patch_cluster(cluster, patch, at.unwrap_or_default()).await
+        self.patch_cluster(cluster, patch).await
     }
 }
 

@@ -10,7 +10,7 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::steps::{finalizers, is_at};
-use super::{Piece, Stop, patch_status};
+use super::{Pass, Piece, Stop, patch_status};
 use crate::index::{hives_finalizer, key_in};
 use crate::model::Object;
 use crate::{status, text};
@@ -22,27 +22,19 @@ impl Piece<'_> {
     }
 
     /// The customization at the version that was decided on, or as an earlier step left it.
-    pub(super) fn entry_at(
-        &self,
-        name: &str,
-        at: &str,
-    ) -> Result<ClusterDeploymentCustomization, Stop> {
-        if let Some(left) = self.entries.get(name) {
+    pub(super) fn entry(&self, name: &str) -> Result<ClusterDeploymentCustomization, Stop> {
+        if let Some(left) = &self.entry {
             return Ok(left.clone());
         }
-        let key = key_in(&self.pass.key.namespace, name);
-        let found = self.pass.context.caches.customizations.get(&key);
+        let Pass { context, key, look } = self.pass;
+        let at = look.seen.customizations.iter().find(|it| it.name == name).map(|it| &it.at);
+        let found = context.caches.customizations.named(&key.namespace, name);
         let found = found.filter(|it| is_at(&it.metadata, at)).ok_or(Stop::SUPERSEDED)?;
         Ok((*found).clone())
     }
 
-    pub(super) async fn entry_finalizer(
-        &mut self,
-        name: &str,
-        at: &str,
-        keep: bool,
-    ) -> Result<(), Stop> {
-        let found = self.entry_at(name, at)?;
+    pub(super) async fn entry_finalizer(&mut self, name: &str, keep: bool) -> Result<(), Stop> {
+        let found = self.entry(name)?;
         let mut all = finalizers(&found.metadata, names::hive::LEASE_FINALIZER, keep);
         let hives = hives_finalizer(&self.pass.key.name);
         all.retain(|it| Some(it) != hives.as_ref());
@@ -56,8 +48,8 @@ impl Piece<'_> {
     }
 
     /// Says of a lease that it stands, or is about to be released.
-    pub(super) async fn reason(&mut self, name: &str, reason: &str, at: &str) -> Result<(), Stop> {
-        let found = self.entry_at(name, at)?;
+    pub(super) async fn reason(&mut self, name: &str, reason: &str) -> Result<(), Stop> {
+        let found = self.entry(name)?;
         let Some(cluster) = found.leased_by() else { return Err(Stop::SUPERSEDED) };
         let message = match reason {
             names::hive::REASON_RELEASING => text::releasing(cluster),
@@ -67,8 +59,8 @@ impl Piece<'_> {
     }
 
     /// Gives the customization to a cluster: condition and references in one write.
-    pub(super) async fn lease(&mut self, name: &str, cluster: &str, at: &str) -> Result<(), Stop> {
-        let found = self.entry_at(name, at)?;
+    pub(super) async fn lease(&mut self, name: &str, cluster: &str) -> Result<(), Stop> {
+        let found = self.entry(name)?;
         let references = json!({
             "clusterDeploymentRef": { "name": cluster, "namespace": cluster },
             "clusterPoolRef": { "name": self.pass.key.name },
@@ -110,6 +102,6 @@ impl Piece<'_> {
     fn entry_written(&mut self, left: ClusterDeploymentCustomization, may_go: bool) {
         let key = key_in(&self.pass.key.namespace, &left.name_any());
         self.note(Object::Customization(key), left.resource_version(), may_go);
-        self.entries.insert(left.name_any(), left);
+        self.entry = Some(left);
     }
 }

@@ -16,9 +16,10 @@ use crate::decision::{Step, Work};
 use crate::index::{self, key_in};
 use crate::model::{Key, Object};
 use crate::reason::Reason;
+use crate::seen::Claim;
 use crate::{status, text};
 
-impl Piece<'_> {
+impl<'a> Piece<'a> {
     /// Carries out a piece of work up to the first step that is not made.
     pub(super) async fn carry_out(&mut self, work: &Work) -> Result<(), Stop> {
         for step in &work.steps {
@@ -29,45 +30,39 @@ impl Piece<'_> {
 
     async fn step(&mut self, step: &Step) -> Result<(), Stop> {
         match step {
-            Step::KeepPool { at } => self.pool_finalizer(at, true).await,
-            Step::NoteVersion { note, at } => {
+            Step::KeepPool => self.pool_finalizer(true).await,
+            Step::NoteVersion(note) => {
                 let annotations = json!({ names::ferrite::ADOPTED_VERSION: note });
-                self.patch_pool(json!({ "annotations": annotations }), at, false).await
+                self.patch_pool(json!({ "annotations": annotations }), false).await
             }
-            Step::LetPoolGo { at } => self.pool_finalizer(at, false).await,
-            Step::Assign { claim, cluster, at } => {
-                self.patch_claim(claim, json!({ "namespace": cluster }), at).await
+            Step::LetPoolGo => self.pool_finalizer(false).await,
+            Step::Assign { claim, cluster } => {
+                self.patch_claim(claim, json!({ "namespace": cluster })).await
             }
-            Step::Unassign { claim, at } => {
-                self.patch_claim(claim, json!({ "namespace": null }), at).await
+            Step::Unassign(claim) => self.patch_claim(claim, json!({ "namespace": null })).await,
+            Step::Tell { claim, pending } => self.tell(claim, *pending).await,
+            Step::Claim { cluster, claim } => {
+                let claim = self.claim(claim)?;
+                let given = given_at(Timestamp::now(), claim.created);
+                self.patch_cluster(cluster, given_to((&claim.name, &claim.uid), given)).await
             }
-            Step::Tell { claim, pending, at } => self.tell(claim, *pending, at).await,
-            Step::Claim { cluster, claim, uid, since, at } => {
-                let given = given_at(Timestamp::now(), *since);
-                self.patch_cluster(cluster, given_to((claim, uid), given), at).await
-            }
-            Step::Confirm { claim, uid, cluster, at } => {
-                self.confirm((claim, uid), cluster, at).await
-            }
-            Step::Power { cluster, run, at } => {
+            Step::Confirm { cluster, claim } => self.confirm(cluster, claim).await,
+            Step::Power { cluster, run } => {
                 let state = if *run { "Running" } else { "Hibernating" };
-                let spec = json!({ "spec": { "powerState": state } });
-                self.patch_cluster(cluster, spec, at).await
+                self.patch_cluster(cluster, json!({ "spec": { "powerState": state } })).await
             }
-            Step::KeepEntry { entry, at } => self.entry_finalizer(entry, at, true).await,
-            Step::FreeEntry { entry, at } => self.entry_finalizer(entry, at, false).await,
-            Step::Lease { entry, cluster, prove_living, at } => {
+            Step::KeepEntry(entry) => self.entry_finalizer(entry, true).await,
+            Step::FreeEntry(entry) => self.entry_finalizer(entry, false).await,
+            Step::Lease { entry, cluster, prove_living } => {
                 if *prove_living && !self.is_living(cluster).await? {
                     return Err(Stop::SUPERSEDED);
                 }
-                self.lease(entry, cluster, at).await
+                self.lease(entry, cluster).await
             }
-            Step::Announce { entry, at } => {
-                self.reason(entry, names::hive::REASON_RELEASING, at).await
-            }
-            Step::Retract { entry, at } => self.reason(entry, names::hive::REASON_IN_USE, at).await,
-            Step::Release { entry, cluster, prove_absent, at } => {
-                let found = self.entry_at(entry, at)?;
+            Step::Announce(entry) => self.reason(entry, names::hive::REASON_RELEASING).await,
+            Step::Retract(entry) => self.reason(entry, names::hive::REASON_IN_USE).await,
+            Step::Release { entry, cluster, prove_absent } => {
+                let found = self.entry(entry)?;
                 if found.leased_by() != cluster.as_deref() {
                     return Err(Stop::SUPERSEDED);
                 }
@@ -86,10 +81,10 @@ impl Piece<'_> {
             Step::Create { cluster, entry, run } => {
                 self.create_cluster(cluster, entry.as_ref(), *run).await
             }
-            Step::Verify { cluster, entry, at } => self.verify(cluster, entry, at.as_deref()).await,
-            Step::Adopt { cluster, at } => self.cluster_finalizer(cluster, at, true).await,
-            Step::Delete { cluster, uid, at } => self.delete(cluster, uid, at).await,
-            Step::LetGo { cluster, entry, at } => {
+            Step::Verify { cluster, entry } => self.verify(cluster, entry).await,
+            Step::Adopt(cluster) => self.cluster_finalizer(cluster, true).await,
+            Step::Delete(cluster) => self.delete(cluster).await,
+            Step::LetGo { cluster, entry } => {
                 if let Some(entry) = entry {
                     let api = self.entry_api();
                     let live = found("get a customization", api.get(entry)).await?;
@@ -98,21 +93,21 @@ impl Piece<'_> {
                         return Err(Stop::SUPERSEDED);
                     }
                 }
-                self.cluster_finalizer(cluster, at, false).await
+                self.cluster_finalizer(cluster, false).await
             }
-            Step::RemoveNamespace { name, uid } => self.remove_namespace(name, uid).await,
+            Step::RemoveNamespace(name) => self.remove_namespace(name).await,
         }
     }
 
-    async fn pool_finalizer(&mut self, at: &str, keep: bool) -> Result<(), Stop> {
+    async fn pool_finalizer(&mut self, keep: bool) -> Result<(), Stop> {
         let Some(pool) = &self.pass.look.pool else { return Err(Stop::SUPERSEDED) };
         let all = finalizers(&pool.metadata, names::hive::POOL_FINALIZER, keep);
-        self.patch_pool(json!({ "finalizers": all }), at, !keep).await
+        self.patch_pool(json!({ "finalizers": all }), !keep).await
     }
 
     /// Patches the pool's metadata at the version that was decided on.
-    async fn patch_pool(&mut self, metadata: Value, at: &str, may_go: bool) -> Result<(), Stop> {
-        let change = json!({ "metadata": metadata });
+    async fn patch_pool(&mut self, metadata: Value, may_go: bool) -> Result<(), Stop> {
+        let (change, at) = (json!({ "metadata": metadata }), &self.pass.look.seen.pool.at);
         let pools = self.pass.api::<ClusterPool>(&self.pass.key.namespace);
         let version = patch(&pools, &self.pass.key.name, at, change, "patch a pool").await?;
         if may_go {
@@ -123,12 +118,17 @@ impl Piece<'_> {
         Ok(())
     }
 
+    /// A claim as it was decided on.
+    fn claim(&self, name: &str) -> Result<&'a Claim, Stop> {
+        self.pass.look.seen.claim(name).ok_or(Stop::SUPERSEDED)
+    }
+
     fn claim_api(&self) -> Api<ClusterClaim> {
         self.pass.api(&self.pass.key.namespace)
     }
 
-    async fn patch_claim(&mut self, name: &str, spec: Value, at: &str) -> Result<(), Stop> {
-        let change = json!({ "spec": spec });
+    async fn patch_claim(&mut self, name: &str, spec: Value) -> Result<(), Stop> {
+        let (change, at) = (json!({ "spec": spec }), &self.claim(name)?.at);
         let version = patch(&self.claim_api(), name, at, change, "patch a claim").await?;
         let key = key_in(&self.pass.key.namespace, name);
         self.note(Object::Claim(key), version, false);
@@ -137,27 +137,21 @@ impl Piece<'_> {
 
     /// Marks a cluster whose claim went while it was given to it: Hive marks what is of a claim with its finalizer only, and
     /// sees no cluster of a claim before that names it.
-    async fn confirm(
-        &mut self,
-        (claim, uid): (&str, &str),
-        cluster: &str,
-        at: &str,
-    ) -> Result<(), Stop> {
+    async fn confirm(&mut self, cluster: &str, claim: &str) -> Result<(), Stop> {
         let live = found("get a claim", self.claim_api().get_metadata(claim)).await?;
+        let uid = &self.claim(claim)?.uid;
         if live.is_some_and(|it| is_still_there(&it.metadata, uid)) {
             return Ok(());
         }
         let annotations = json!({ names::hive::REMOVE_FROM_POOL: "true" });
         let mark = json!({ "metadata": { "annotations": annotations } });
-        self.patch_cluster(cluster, mark, at).await
+        self.patch_cluster(cluster, mark).await
     }
 
-    async fn tell(&mut self, name: &str, reason: Reason, at: &str) -> Result<(), Stop> {
-        let key = key_in(&self.pass.key.namespace, name);
+    async fn tell(&mut self, name: &str, reason: Reason) -> Result<(), Stop> {
+        let (key, at) = (key_in(&self.pass.key.namespace, name), &self.claim(name)?.at);
         let claim = self.pass.context.caches.claims.get(&key);
-        let Some(claim) = claim.filter(|it| is_at(&it.metadata, at)) else {
-            return Err(Stop::SUPERSEDED);
-        };
+        let claim = claim.filter(|it| is_at(&it.metadata, Some(at))).ok_or(Stop::SUPERSEDED)?;
         let mut conditions = claim.status.clone().unwrap_or_default().conditions;
         let said = ("True", reason.as_str(), text::pending(reason, &self.pass.key.name));
         status::say(&mut conditions, names::hive::CONDITION_PENDING, said, Timestamp::now(), true);
@@ -182,36 +176,32 @@ impl Piece<'_> {
     }
 
     /// Patches a cluster at the version that was decided on, or that an earlier step left.
-    pub(super) async fn patch_cluster(
-        &mut self,
-        name: &str,
-        change: Value,
-        at: &str,
-    ) -> Result<(), Stop> {
-        let at = self.clusters.get(name).map_or(at, String::as_str);
+    pub(super) async fn patch_cluster(&mut self, name: &str, change: Value) -> Result<(), Stop> {
+        let seen = self.pass.look.seen.cluster(name).map(|it| &it.at);
+        let at = self.cluster.as_ref().or(seen).ok_or(Stop::SUPERSEDED)?;
         let lets_go = change["metadata"]["finalizers"].is_array();
         let clusters = self.pass.api::<ClusterDeployment>(name);
         let version = patch(&clusters, name, at, change, "patch a cluster").await?;
-        self.clusters.insert(name.to_owned(), version.clone().unwrap_or_default());
+        self.cluster.clone_from(&version);
         self.note(Object::Cluster(own(name)), version, lets_go);
         Ok(())
     }
 
-    async fn cluster_finalizer(&mut self, name: &str, at: &str, keep: bool) -> Result<(), Stop> {
+    async fn cluster_finalizer(&mut self, name: &str, keep: bool) -> Result<(), Stop> {
+        let at = self.pass.look.seen.cluster(name).map(|it| &it.at);
         let cluster = self.pass.context.caches.clusters.get(&own(name));
-        let Some(cluster) = cluster.filter(|it| is_at(&it.metadata, at)) else {
-            return Err(Stop::SUPERSEDED);
-        };
+        let cluster = cluster.filter(|it| is_at(&it.metadata, at)).ok_or(Stop::SUPERSEDED)?;
         let all = finalizers(&cluster.metadata, names::hive::INVENTORY_FINALIZER, keep);
         if !keep && !all.is_empty() {
             return Err(Stop::SUPERSEDED);
         }
-        self.patch_cluster(name, json!({ "metadata": { "finalizers": all } }), at).await
+        self.patch_cluster(name, json!({ "metadata": { "finalizers": all } })).await
     }
 
-    async fn delete(&mut self, name: &str, uid: &str, at: &str) -> Result<(), Stop> {
-        let preconditions =
-            Preconditions { uid: Some(uid.to_owned()), resource_version: Some(at.to_owned()) };
+    async fn delete(&mut self, name: &str) -> Result<(), Stop> {
+        let seen = self.pass.look.seen.cluster(name).ok_or(Stop::SUPERSEDED)?;
+        let (uid, resource_version) = (Some(seen.uid.clone()), Some(seen.at.clone()));
+        let preconditions = Preconditions { uid, resource_version };
         let params = DeleteParams::default().preconditions(preconditions);
         let clusters = self.pass.api::<ClusterDeployment>(name);
         let deleted = written("delete a cluster", clusters.delete(name, &params)).await?;
@@ -222,7 +212,9 @@ impl Piece<'_> {
         Ok(())
     }
 
-    async fn remove_namespace(&self, name: &str, uid: &str) -> Result<(), Stop> {
+    async fn remove_namespace(&self, name: &str) -> Result<(), Stop> {
+        let mut namespaces = self.pass.look.seen.namespaces.iter();
+        let seen = namespaces.find(|it| it.name == name).ok_or(Stop::SUPERSEDED)?;
         // Whoever made the cluster that lives there: its namespace would take it along.
         let (clusters, one) =
             (self.pass.api::<ClusterDeployment>(name), ListParams::default().limit(1));
@@ -230,7 +222,7 @@ impl Piece<'_> {
         if !live.items.is_empty() {
             return Err(Stop::SUPERSEDED);
         }
-        let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+        let preconditions = Preconditions { uid: Some(seen.uid.clone()), resource_version: None };
         let params = DeleteParams::default().preconditions(preconditions);
         let api: Api<Namespace> = Api::all(self.pass.client().clone());
         written("delete a namespace", api.delete(name, &params)).await?;
@@ -264,8 +256,8 @@ fn is_still_there(live: &ObjectMeta, uid: &str) -> bool {
 }
 
 /// Whether an object is at the version that was decided on.
-pub(super) fn is_at(metadata: &ObjectMeta, version: &str) -> bool {
-    metadata.resource_version.as_deref() == Some(version)
+pub(super) fn is_at(metadata: &ObjectMeta, version: Option<&String>) -> bool {
+    version.is_some() && metadata.resource_version.as_ref() == version
 }
 
 pub(super) fn finalizers(metadata: &ObjectMeta, ours: &str, keep: bool) -> Vec<String> {

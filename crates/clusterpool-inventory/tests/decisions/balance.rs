@@ -148,7 +148,7 @@ fn only_the_oldest_run_where_clusters_can_sleep() {
         .into_iter()
         .flat_map(|it| it.steps)
         .map(|it| match it {
-            Step::Power { cluster, run, .. } => (cluster, run),
+            Step::Power { cluster, run } => (cluster, run),
             other => panic!("{other:?}"),
         })
         .collect();

@@ -137,8 +137,7 @@ fn a_cluster_is_given_away_with_a_last_look_at_its_claim() {
     seen.claims.push(claim("x", 1));
     let confirms = |seen: &Observed| {
         let work = decided(seen).work;
-        matches!(&work[0].steps.last(), Some(Step::Confirm { claim, uid, cluster, at })
-            if claim == "x" && uid == "uid-x" && cluster == "ca" && at == "7")
+        matches!(&work[0].steps.last(), Some(Step::Confirm { cluster, claim }) if claim == "x" && cluster == "ca")
     };
     assert!(confirms(&seen));
     seen.claims[0] = Claim { cluster: Some("ca".to_owned()), ..claim("x", 1) };

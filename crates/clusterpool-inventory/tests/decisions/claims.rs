@@ -9,17 +9,6 @@ use crate::world::{
 };
 
 #[test]
-fn a_cluster_is_given_with_the_time_at_which_its_claim_was_made() {
-    let mut seen = full(0, &["a"]);
-    for begun in [None, Some("ca".to_owned())] {
-        seen.claims = vec![Claim { cluster: begun, ..claim("x", 5) }];
-        let steps: Vec<Step> = decided(&seen).work.into_iter().flat_map(|it| it.steps).collect();
-        let is = |it: &Step| matches!(it, Step::Claim { since, .. } if *since == at(5));
-        assert!(steps.iter().any(is), "{steps:?}");
-    }
-}
-
-#[test]
 fn the_oldest_claim_gets_the_oldest_running_cluster_before_anything_slow() {
     let mut seen = full(3, &["a", "b", "c"]);
     seen.clusters[0].running = false;

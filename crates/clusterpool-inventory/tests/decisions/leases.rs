@@ -281,7 +281,7 @@ fn a_half_made_cluster_of_something_else_is_given_up_for_another_name() {
             matches!(&piece.steps[..], [
                 Step::Announce { .. },
                 Step::Release { prove_absent: true, .. },
-                Step::RemoveNamespace { name, .. },
+                Step::RemoveNamespace(name),
             ] if name == "pool-x"),
             "{number}: {piece:?}"
         );

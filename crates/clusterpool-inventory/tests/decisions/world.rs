@@ -153,7 +153,7 @@ pub(crate) fn reasons(seen: &Observed) -> Vec<Reason> {
 pub(crate) fn deleted(seen: &Observed) -> Vec<String> {
     let work = decided(seen).work;
     let names = work.into_iter().flat_map(|it| it.steps).filter_map(|it| match it {
-        Step::Delete { cluster, .. } => Some(cluster),
+        Step::Delete(cluster) => Some(cluster),
         _ => None,
     });
     names.collect()

@@ -377,7 +377,7 @@ impl State {
         let lease = |state: &Self, name: &str| state.entries[usize::from(entry_number(name))].lease;
         let there = |state: &Self, name: &str| state.clusters[world.number(name)];
         match step {
-            Step::LetPoolGo { .. } => {
+            Step::LetPoolGo => {
                 if me.old_pool {
                     return (false, true);
                 }
@@ -387,11 +387,11 @@ impl State {
                 }
                 self.forget();
             }
-            Step::KeepEntry { entry, .. } | Step::FreeEntry { entry, .. } => {
+            Step::KeepEntry(entry) | Step::FreeEntry(entry) => {
                 if is_old(entry) {
                     return (false, true);
                 }
-                let keep = matches!(step, Step::KeepEntry { .. });
+                let keep = matches!(step, Step::KeepEntry(_));
                 self.entry(Some(by), entry_number(entry), |it| it.kept = keep);
             }
             Step::Lease { entry, cluster, prove_living, .. } => {
@@ -406,11 +406,11 @@ impl State {
                 let lease = Lease { pool: me.pool, cluster, announced: false };
                 self.entry(Some(by), entry_number(entry), |it| it.lease = Some(lease));
             }
-            Step::Announce { entry, .. } | Step::Retract { entry, .. } => {
+            Step::Announce(entry) | Step::Retract(entry) => {
                 if is_old(entry) {
                     return (false, true);
                 }
-                let announced = matches!(step, Step::Announce { .. });
+                let announced = matches!(step, Step::Announce(_));
                 self.entry(Some(by), entry_number(entry), |it| {
                     it.lease = it.lease.map(|it| Lease { announced, ..it });
                 });
@@ -453,7 +453,7 @@ impl State {
                 let after = Some(Cluster { unverified: false, ..it });
                 self.cluster(Some(by), world.number(cluster), after);
             }
-            Step::Delete { cluster, .. } => {
+            Step::Delete(cluster) => {
                 let (Some(it), false) = (there(self, cluster), is_other(cluster)) else {
                     return (false, true);
                 };
