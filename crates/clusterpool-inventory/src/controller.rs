@@ -23,15 +23,13 @@ use crate::context::{Caches, Context};
 use crate::decide::decide;
 use crate::index::Index;
 use crate::metrics::Metrics;
-use crate::model::{Key, Memory, Seen, Write};
+use crate::model::{Key, Memory, SETTLING, Seen, Write};
 use crate::reason::Pass;
 use crate::settings::Policy;
 use crate::{observe, write};
 
 /// A pass makes a handful of clusters; one that takes longer hangs.
 const PASS_DEADLINE: Duration = Duration::from_secs(60);
-/// The caches show our own writes long before; their change wakes the pool.
-const CACHES_BEHIND: Duration = Duration::from_millis(500);
 
 /// Works until the process is to end. The kit is the process' own, or one that a test made in its place.
 pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
@@ -114,7 +112,7 @@ impl Controller for Context {
 
     fn decide(&self, seen: &Seen, _: Now) -> Decision<Write, Pass> {
         let Seen::Pool(look) = seen else {
-            let next = Next::After(CACHES_BEHIND);
+            let next = Next::After(SETTLING);
             return Decision { next, ..Decision::rest(Pass::CachesBehind) };
         };
         let decided = decide(&look.seen, &self.policy, look.at);

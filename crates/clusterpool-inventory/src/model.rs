@@ -18,11 +18,14 @@ pub use crate::index::Key;
 use crate::make::Materials;
 use crate::seen::{Observed, Refusal};
 
-/// For how long a look at secrets and image sets counts.
-const LOOK_COUNTS: Duration = Duration::from_secs(5);
+/// For how long a look at secrets and image sets counts, and a pass begins work on it.
+pub(crate) const LOOK_COUNTS: Duration = Duration::from_secs(5);
 /// For how long a live look at the pool counts: one with many entries takes the API server longer to read than a lease to
 /// write.
 const LIVE_COUNTS: Duration = Duration::from_secs(1);
+/// How soon to look again for what ends by itself: caches that are behind our writes, a namespace of before that is on its way
+/// out.
+pub(crate) const SETTLING: Duration = Duration::from_secs(1);
 /// A pool that Hive's controller wrote to within this time is left to it.
 pub const CONTESTED: Duration = Duration::from_secs(300);
 

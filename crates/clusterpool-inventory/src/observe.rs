@@ -27,11 +27,12 @@ use crate::index::{all_in, key_in};
 use crate::model::{Key, LivePool, Look, Looked, Memory, Seen};
 use crate::seen::{Claim, Cluster, Observed};
 
-/// How often a pool that lacks something is looked at, and one at rest.
-const LACKING: Duration = Duration::from_secs(10);
+/// How often a pool is looked at that refers to something which may be corrected unseen: what it lacks, or a template to which
+/// patches cannot be applied.
+const LACKING: Duration = Duration::from_secs(20);
+/// And one at rest.
 const AT_REST: Duration = Duration::from_secs(300);
-/// And one with an entry whose patches are refused: the template that they are applied to may be corrected.
-const REFUSED: Duration = Duration::from_secs(30);
+
 /// Reads what a decision about a pool needs; nothing, if it is nobody's or cannot be read.
 pub async fn pool(
     context: &Context,
@@ -130,13 +131,8 @@ pub async fn live_pool(client: &Client, key: &Key, memory: &mut Memory) -> Resul
 
 /// When to look again at what is not watched.
 fn rest(seen: &Observed) -> Duration {
-    if !seen.missing.is_empty() {
-        LACKING
-    } else if seen.customizations.iter().any(|it| it.refused.is_some()) {
-        REFUSED
-    } else {
-        AT_REST
-    }
+    let is_refused = seen.customizations.iter().any(|it| it.refused.is_some());
+    if is_refused || !seen.missing.is_empty() { LACKING } else { AT_REST }
 }
 
 /// Whether nothing is left of a pool that is gone, and no claim waits for it.
@@ -200,7 +196,9 @@ mod tests {
         assert_eq!(rest(&seen), AT_REST);
         let refused = Some("the template lacks what is replaced".to_owned());
         seen.customizations.push(Customization { refused, ..Customization::default() });
-        assert_eq!(rest(&seen), REFUSED);
+        assert_eq!(rest(&seen), LACKING);
+        seen.customizations.clear();
+        assert_eq!(rest(&seen), AT_REST);
         seen.missing.push("a secret".to_owned());
         assert_eq!(rest(&seen), LACKING);
     }

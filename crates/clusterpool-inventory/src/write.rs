@@ -25,18 +25,14 @@ use serde_json::{Value, json};
 use crate::access::Change;
 use crate::context::Context;
 use crate::decision::{Step, Version, Work};
-use crate::model::{Efforts, Key, Look, Memory, Object, Wish, Write};
+use crate::model::{Efforts, Key, LOOK_COUNTS, Look, Memory, Object, SETTLING, Wish, Write};
 use crate::observe::live_pool;
 use crate::reason::Reason;
 use crate::seen::Refusal;
 use crate::{status, text};
 
-/// How soon to look again when a namespace of before is still on its way out.
-const LATER: Duration = Duration::from_secs(1);
 /// Pieces of work that are carried out at the same time.
 const AT_ONCE: usize = 32;
-/// For how long a pass begins pieces of work: the last look at the pool is not to be older.
-const BEGINNING: Duration = Duration::from_secs(5);
 /// For how long a status that is news waits at most, and while there is work: it tells of every entry, which makes it the
 /// slowest write, and the next pass waits until the caches show it.
 const STATUS_WAITS: Duration = Duration::from_secs(1);
@@ -94,7 +90,7 @@ pub async fn all(
         context.metrics.superseded();
     }
     // What is refused is not to be asked for every second.
-    let later = (worked.not_yet && worked.failure.is_none()).then_some(LATER);
+    let later = (worked.not_yet && worked.failure.is_none()).then_some(SETTLING);
     let waits = [later, rest].into_iter().flatten().min();
     outcome.next = if worked.cut || worked.pool.is_some() {
         Some(Next::Now)
@@ -272,7 +268,7 @@ impl Pass<'_> {
     /// Whether more is begun, asked before each: for some seconds, unless there is news.
     fn goes_on(&self) -> impl Fn() -> bool {
         let start = Instant::now();
-        move || start.elapsed() < BEGINNING && !self.is_news()
+        move || start.elapsed() < LOOK_COUNTS && !self.is_news()
     }
 
     /// Whether there is something that is not to wait for all of the work: a claim that came or went, or another wish for

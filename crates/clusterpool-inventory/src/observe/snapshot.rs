@@ -19,15 +19,12 @@ use crate::index::{
     Index, all_in, has_finalizer, hives_finalizer, is_one, key_in, named, owner_of, pool_key,
 };
 use crate::make::Materials;
-use crate::model::{Efforts, Key, Learned, Trial};
+use crate::model::{Efforts, Key, LOOK_COUNTS, Learned, Trial};
 use crate::naming::trial_name;
 use crate::patch::{self, Target};
 use crate::seen::{Cluster, Customization, Lease, Namespace, Observed, Pool};
 use crate::settings::Policy;
 use crate::text;
-
-/// For how long clusters that Hive does not begin to install are left alone at least.
-const LEAST: Duration = Duration::from_secs(5);
 
 /// What a snapshot is made of.
 pub struct Known<'a> {
@@ -232,8 +229,9 @@ fn broken_customizations(about: &About<'_>, clusters: &[Cluster]) -> Vec<Customi
     all
 }
 
+/// For how long a cluster is left alone. Nobody looks after it more often than at what it is made from.
 fn grace(known: &Known<'_>) -> Duration {
-    known.policy.namespace_grace.max(LEAST)
+    known.policy.namespace_grace.max(LOOK_COUNTS)
 }
 
 /// Whether a cluster may occupy what its entry stands for.
