@@ -197,128 +197,96 @@ impl<'a> Use<'a> {
     /// pool's status: which version was last seen, how many failed provisions are left, and which cluster's failure was
     /// counted last.
     fn state(&self, seen: &Observed, policy: &Policy, now: Timestamp) -> Option<EntryState> {
-        let user = self.user();
-        if self.before.is_none() && !self.listed && self.users.is_empty() && user.is_none() {
+        let (before, entry) = (self.before, self.customization);
+        let (user, cluster) = self.user().unzip();
+        let cluster = cluster.flatten();
+        // An empty list is a mistake, so nothing counts as taken off it.
+        let is_known = before.is_some() || !self.users.is_empty() || user.is_some();
+        let listed = self.listed || seen.pool.listed.is_mistaken() && is_known;
+        if !listed && user.is_none() {
             return None;
         }
-        let is_current =
-            |version: &String| self.customization.is_some_and(|it| it.version == *version);
-        let refusal = seen.turned_down.get(self.name).filter(|it| is_current(&it.version));
-        let attempts = seen.pool.attempts.unwrap_or(policy.provision_attempts);
-        let entries = seen.pool.listed.names().len().max(seen.pool.status.inventory.len());
-        let terms = Terms {
-            // An empty list is a mistake, so nothing counts as taken off it.
-            listed: self.listed || seen.pool.listed.is_mistaken(),
-            turned_down: refusal.map(|it| it.why.as_str()),
-            attempts: i32::try_from(attempts).unwrap_or(i32::MAX),
-            longest: LONGEST_FAILURE.min(ALL_FAILURES / entries.max(1)),
-            now,
-        };
-        let mut state = match user {
-            Some((user, cluster)) => self.used(user, cluster, &terms),
-            None if terms.listed => self.unused(&terms),
-            None => return None,
-        };
-        // There may be more entries than when it was told.
-        if let Some(message) = state.last_failure.as_mut().and_then(|it| it.message.as_mut()) {
-            *message = shorten(message, terms.longest);
-        }
-        Some(state)
-    }
-
-    fn used(&self, user: &str, cluster: Option<&Cluster>, terms: &Terms<'_>) -> EntryState {
-        let before = self.before;
-        let present = self.customization.filter(|it| !it.deleting).map(|it| it.version.as_str());
         // A lease is taken and its cluster made at one version, which the cluster notes. A cluster
         // that another controller made has none: what was seen first counts as that.
+        let present = entry.filter(|it| !it.deleting);
+        let current = present.map(|it| it.version.as_str());
         let known = before.and_then(|it| it.version.as_deref());
-        let same_user = before.and_then(EntryState::cluster) == Some(user);
-        let noted = cluster.and_then(|it| it.entry_version.as_deref());
-        let version = noted.or(known.filter(|_| same_user));
+        let is_same_user = user.is_none() || before.and_then(EntryState::cluster) == user;
+        let of_user = known.filter(|_| is_same_user);
         let version = match cluster {
-            Some(_) => version.or(present),
-            None => present.or(version),
+            Some(cluster) => cluster.entry_version.as_deref().or(of_user).or(current),
+            // Of an entry that is gone what is known is kept: the same object may be seen again, and another has another uid.
+            None => current.or(of_user),
         };
-        let status = if !terms.listed {
-            EntryStatus::ToBeDeleted
-        } else if self.customization.is_none() {
-            EntryStatus::Missing
-        } else if present.is_none() || present == version {
-            EntryStatus::Reserved
-        } else {
-            EntryStatus::ToBeUpdated
-        };
-        let renewed = version.is_some() && known.is_some() && known != version;
         // A cluster may be made before it is stored that the entry has attempts again.
-        let before = before.filter(|_| !renewed && !self.forgets(Some(user), terms.now));
-        let mut attempts = before.and_then(|it| it.attempts).unwrap_or(terms.attempts).max(0);
-        let mut failure = before.and_then(|it| it.last_failure.clone());
-        if cluster.is_some() {
-            let is_refused = |it: &LastFailure| is_of(it, Notice::Refused);
-            failure = failure.and_then(|it| if is_refused(&it) { counted(it) } else { Some(it) });
-        } else if let Some(why) = terms.turned_down {
-            failure = Some(self.told((Notice::Refused, why), failure, terms));
+        let is_renewed = version.is_some() && known.is_some() && known != version;
+        let kept = before.filter(|_| !is_renewed && !self.forgets(user, now));
+        let all_attempts = seen.pool.attempts.unwrap_or(policy.provision_attempts);
+        let all_attempts = i32::try_from(all_attempts).unwrap_or(i32::MAX);
+        let mut attempts = kept.and_then(|it| it.attempts).unwrap_or(all_attempts).max(0);
+        let refused = present.and_then(|it| it.refused.as_deref());
+        let is_taken = entry.is_some_and(|it| self.held != Held::Free || !it.others.is_empty());
+        let status = match user {
+            Some(_) if !listed => EntryStatus::ToBeDeleted,
+            Some(_) if entry.is_none() => EntryStatus::Missing,
+            Some(_) if current.is_none() || current == version => EntryStatus::Reserved,
+            Some(_) => EntryStatus::ToBeUpdated,
+            None if is_taken => EntryStatus::Unavailable,
+            None if present.is_none() => EntryStatus::Missing,
+            None if refused.is_some() => EntryStatus::BrokenByConfiguration,
+            None if attempts == 0 => EntryStatus::BrokenByCloud,
+            None => EntryStatus::Available,
+        };
+        let entries = seen.pool.listed.names().len().max(seen.pool.status.inventory.len());
+        let longest = LONGEST_FAILURE.min(ALL_FAILURES / entries.max(1));
+        let failed = |reason: &str, why: &str| LastFailure {
+            reason: Some(reason.to_owned()),
+            message: Some(shorten(why, longest)),
+            time: Some(Time(now)),
+            ..LastFailure::default()
+        };
+        // What was refused stays until it is tried again, also by another process, and what is gone cannot be tried.
+        let is_half = user.is_some() && cluster.is_none();
+        let stays = is_half || user.is_none() && present.is_none();
+        let failure = kept.and_then(|it| it.last_failure.clone());
+        let mut failure = failure.and_then(|it| if stays { Some(it) } else { counted(it) });
+        let turned_down = seen.turned_down.get(self.name);
+        let turned_down = turned_down.filter(|it| entry.is_some_and(|is| is.version == it.version));
+        if let (EntryStatus::BrokenByConfiguration, Some(why)) = (&status, refused) {
+            failure = Some(self.told(failed(Notice::BadPatch.as_str(), why), failure));
+        } else if let Some(refusal) = turned_down
+            && (is_half || status == EntryStatus::Available)
+        {
+            failure = Some(self.told(failed(Notice::Refused.as_str(), &refusal.why), failure));
         }
         if let Some(cluster) = cluster {
-            let is_counted = before.is_some_and(|it| it.counts(user));
+            let is_counted = kept.is_some_and(|it| it.counts(&cluster.name));
             if cluster.installed {
-                attempts = terms.attempts;
-                failure = None;
+                (attempts, failure) = (all_attempts, None);
             } else if let (Some(why), false) = (&cluster.stopped, is_counted) {
                 attempts = (attempts - 1).max(0);
-                let of = Some(user.to_owned());
-                let new = new_failure(Reason::ProvisionStopped.as_str(), why, terms);
+                let of = Some(cluster.name.clone());
+                let new = failed(Reason::ProvisionStopped.as_str(), why);
                 failure = Some(LastFailure { cluster_deployment: of, ..new });
             }
         }
+        // There may be more entries than when it was told.
+        if let Some(message) = failure.as_mut().and_then(|it| it.message.as_mut()) {
+            *message = shorten(message, longest);
+        }
         // A cluster stands in the namespace of its name.
-        let name = Some(user.to_owned());
-        let cluster = NamedRef { namespace: name.clone(), name, ..NamedRef::default() };
-        EntryState {
+        let reference = |name: &str| {
+            let (name, namespace) = (Some(name.to_owned()), Some(name.to_owned()));
+            NamedRef { name, namespace, ..NamedRef::default() }
+        };
+        Some(EntryState {
             version: version.map(str::to_owned),
             status,
             attempts: Some(attempts),
-            cluster_deployment_ref: Some(cluster),
+            cluster_deployment_ref: user.map(reference),
             last_failure: failure,
-            ..self.before.cloned().unwrap_or_default()
-        }
-    }
-
-    fn unused(&self, terms: &Terms<'_>) -> EntryState {
-        let before = self.before.cloned().unwrap_or_default();
-        let is_taken = |it: &Customization| self.held != Held::Free || !it.others.is_empty();
-        let taken = self.customization.is_some_and(is_taken);
-        let Some(customization) = self.customization.filter(|it| !it.deleting) else {
-            let status = if taken { EntryStatus::Unavailable } else { EntryStatus::Missing };
-            // What is known is kept: the same object may be seen again, and another has another uid.
-            return EntryState { status, cluster_deployment_ref: None, ..before };
-        };
-        let version = Some(customization.version.clone());
-        let is_new = before.version != version || self.forgets(None, terms.now);
-        let attempts = before.attempts.filter(|_| !is_new).unwrap_or(terms.attempts).max(0);
-        let failed = before.last_failure.clone().filter(|_| !is_new).and_then(counted);
-        let (status, failure) = if taken {
-            (EntryStatus::Unavailable, failed)
-        } else if let Some(why) = &customization.refused {
-            let told = self.told((Notice::BadPatch, why), failed, terms);
-            (EntryStatus::BrokenByConfiguration, Some(told))
-        } else if attempts == 0 {
-            (EntryStatus::BrokenByCloud, failed)
-        } else {
-            let failure = match terms.turned_down {
-                Some(why) => Some(self.told((Notice::Refused, why), failed, terms)),
-                None => failed,
-            };
-            (EntryStatus::Available, failure)
-        };
-        EntryState {
-            version,
-            status,
-            attempts: Some(attempts),
-            cluster_deployment_ref: None,
-            last_failure: failure,
-            ..before
-        }
+            ..before.cloned().unwrap_or_default()
+        })
     }
 
     /// Whether a person wants what failed to be forgotten: neither what failed since, nor what is still there.
@@ -335,15 +303,9 @@ impl<'a> Use<'a> {
 
     /// A failure that costs no attempt, with the time at which it was reported first. It keeps the cluster of the one that was
     /// counted before: without that, all attempts would be back as soon as this one is over.
-    fn told(
-        &self,
-        (reason, why): (Notice, &str),
-        before: Option<LastFailure>,
-        terms: &Terms<'_>,
-    ) -> LastFailure {
-        let new = new_failure(reason.as_str(), why, terms);
+    fn told(&self, new: LastFailure, before: Option<LastFailure>) -> LastFailure {
         let known = self.before.and_then(|it| it.last_failure.as_ref());
-        let known = known.filter(|it| is_of(it, reason) && it.message == new.message);
+        let known = known.filter(|it| it.reason == new.reason && it.message == new.message);
         let cluster_deployment = before.and_then(|it| it.cluster_deployment);
         LastFailure { cluster_deployment, ..known.cloned().unwrap_or(new) }
     }
@@ -359,15 +321,6 @@ fn counted(failure: LastFailure) -> Option<LastFailure> {
     Some(LastFailure { reason, message: None, ..failure })
 }
 
-fn new_failure(reason: &str, why: &str, terms: &Terms<'_>) -> LastFailure {
-    LastFailure {
-        reason: Some(reason.to_owned()),
-        message: Some(shorten(why, terms.longest)),
-        time: Some(Time(terms.now)),
-        ..LastFailure::default()
-    }
-}
-
 /// Whether a failure has this reason.
 pub(crate) fn is_of(failure: &LastFailure, reason: Notice) -> bool {
     failure.reason.as_deref() == Some(reason.as_str())
@@ -377,19 +330,6 @@ pub(crate) fn is_of(failure: &LastFailure, reason: Notice) -> bool {
 pub(crate) fn gives_up(state: &EntryState, cluster: &Cluster) -> bool {
     matches!(state.status, EntryStatus::ToBeDeleted | EntryStatus::ToBeUpdated)
         && state.cluster() == Some(&cluster.name)
-}
-
-/// What the state of an entry depends on beside its use.
-struct Terms<'a> {
-    /// Whether it counts as listed.
-    listed: bool,
-    /// Why a cluster could not be made from it, if somebody refused that.
-    turned_down: Option<&'a str>,
-    /// Failed provisions that it may have from the beginning.
-    attempts: i32,
-    /// What may be told of its failure, in bytes.
-    longest: usize,
-    now: Timestamp,
 }
 
 /// The holder of a customization's lease, from the point of view of one pool.
