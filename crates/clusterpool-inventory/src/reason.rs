@@ -74,9 +74,10 @@ reasons! {
             "See the conditions of the pool.",
             on: [PENDING], see: "runbooks/FerriteClusterpoolInventoryClaimsWait.md";
         NoPool: Kind::Waits,
-            "The pool that the claim names does not exist. The reason is not used with `--pools=inventory`.",
+            "The pool that the claim names does not exist.",
             "Create the pool, or create a new claim with the `spec.clusterPoolName` of an existing pool.",
-            on: [PENDING];
+            on: [PENDING],
+            more: "The reason is not used with `--pools=inventory`.";
         ClusterAssigned: Kind::Waits, "The claim has a cluster, which is being prepared for it.", on: [PENDING];
         Released: Kind::Rests, "A deleted cluster gives its entry back.";
         LeaseRepaired: Kind::Rests, "A living cluster's lease was lost.";

@@ -6,6 +6,7 @@ use std::time::Duration;
 use api_types::hive::{ClusterPoolSpec, EntryState, EntryStatus, Inventory};
 use api_types::names::ferrite::{PROVISION_ATTEMPTS, RETRY};
 use api_types::names::hive as names;
+use controller_kit::engine::reasons::About;
 use controller_kit::engine::{Error, Event, Reason as _};
 use controller_kit::events::shorten;
 use k8s_openapi::jiff::Timestamp;
@@ -436,18 +437,8 @@ pub(crate) fn in_use(cluster: &str, pool: &str) -> String {
 
 /// Why a claim is pending.
 pub(crate) fn pending(reason: Reason, pool: &str) -> String {
-    match reason {
-        Reason::NoClusters => {
-            "No cluster of the pool is free and runs; one is given as soon as it does".to_owned()
-        }
-        Reason::NoPool => format!(
-            "There is no ClusterPool {pool} in this namespace; create it, or make the claim anew for one that is there"
-        ),
-        Reason::PoolDeleted => format!(
-            "ClusterPool {pool} is being deleted and gives no cluster any more; make the claim anew for another pool"
-        ),
-        _ => "A cluster was assigned, and is prepared for the claim".to_owned(),
-    }
+    let About { meaning, action, .. } = reason.about();
+    format!("ClusterPool {pool}: {meaning} {action}").trim_end().to_owned()
 }
 
 /// Why nothing is done for a pool that Hive's own controller wrote to at this time.
