@@ -40,7 +40,7 @@ pub(super) async fn materials(
     let credentials = platform.and_then(|it| it.credentials()).map(|(_, name)| name);
     let certificates = platform.and_then(|it| it.certificates()).map(|(_, name)| name);
     let authority = platform.and_then(|it| it.certificates_key());
-    let secret = |field, name, key| get_secret(client, &namespace, Sought { field, name, key });
+    let secret = |field, name, key| get_secret(client, &namespace, field, name, key);
     let (image_set, pull_secret, template, credentials, certificates) = tokio::join!(
         find_image_set(client, spec.image_set_ref.name.as_deref().unwrap_or_default()),
         secret("spec.pullSecretRef", name_in(spec.pull_secret_ref.as_ref()), Some(PULL_SECRET)),
@@ -131,20 +131,13 @@ fn installable(config: Value, spec: &ClusterPoolSpec) -> Result<Value, String> {
     Err(format!("{config} cannot be used: {why}"))
 }
 
-/// A secret that the pool may name.
-struct Sought<'a> {
-    /// Where it is named.
-    field: &'static str,
-    name: Option<&'a str>,
-    /// What it has to hold.
-    key: Option<&'static str>,
-}
-
-/// The secret, if the pool names one; or why it cannot be used.
+/// The secret, if this field of the pool names one, which may have to hold a key; or why it cannot be used.
 async fn get_secret(
     client: &Client,
     namespace: &str,
-    Sought { field, name, key }: Sought<'_>,
+    field: &str,
+    name: Option<&str>,
+    key: Option<&str>,
 ) -> Result<Option<Secret>, String> {
     let Some(name) = name else { return Ok(None) };
     let secret = format!("Secret {name} of {field}");
@@ -169,16 +162,13 @@ async fn get_secret(
 async fn find_image_set(client: &Client, name: &str) -> Result<(), String> {
     let image_set = format!("ClusterImageSet {name} of spec.imageSetRef");
     let unread = |why: &str| format!("{image_set} cannot be read: {why}");
-    if !name.is_empty() && !is_name(name) {
+    if !is_name(name) {
         return Err(unread(NO_NAME));
     }
     let kind = GroupVersionKind::gvk("hive.openshift.io", "v1", "ClusterImageSet");
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
-    let request = engine::found("read an image set", api.get_metadata(name));
-    let found = match name {
-        "" => None,
-        _ => request.await.map_err(|error| unread(&why(&error)))?,
-    };
+    let found = engine::found("read an image set", api.get_metadata(name)).await;
+    let found = found.map_err(|error| unread(&why(&error)))?;
     found.map(drop).ok_or_else(|| format!("{image_set} is not there; create it"))
 }
 
@@ -237,10 +227,9 @@ mod tests {
         // Nobody would answer.
         let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let client = Client::try_from(nowhere).unwrap();
-        for name in ["<x>", "a/b", "a?b=c", "..", "a b"] {
-            let sought = Sought { field: "spec.platform", name: Some(name), key: None };
+        for name in ["", "<x>", "a/b", "a?b=c", "..", "a b"] {
             let found = [
-                get_secret(&client, "ns", sought).await.map(drop),
+                get_secret(&client, "ns", "spec.platform", Some(name), None).await.map(drop),
                 find_image_set(&client, name).await,
             ];
             assert!(found.iter().all(|it| it.as_ref().unwrap_err().ends_with(NO_NAME)), "{name}");
