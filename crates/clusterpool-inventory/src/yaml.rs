@@ -227,24 +227,20 @@ impl<'a> Reader<'a> {
             };
         };
         let name = tag.suffix_in_namespace(CORE);
-        let fits = |value: &Value| match name.as_deref() {
-            Some("null") => value.is_null(),
-            Some("bool") => value.is_boolean(),
-            Some("int") => value.is_i64() || value.is_u64(),
-            _ => value.is_number(),
-        };
-        match name.as_deref() {
-            Some("null" | "bool" | "int" | "float") => {
-                let value = self.resolved(text)?;
-                if fits(&value) {
-                    Ok(value)
-                } else {
-                    // It is not repeated: a password may have been given a tag, and this is told to many.
-                    self.unusable("a value is not what its tag says")
-                }
+        let fits: fn(&Value) -> bool = match name.as_deref() {
+            Some("null") => Value::is_null,
+            Some("bool") => Value::is_boolean,
+            Some("int") => |it| it.is_i64() || it.is_u64(),
+            Some("float") => Value::is_number,
+            Some("binary") => {
+                return self.unusable("binary data has no place in an install config");
             }
-            Some("binary") => self.unusable("binary data has no place in an install config"),
-            _ => Ok(Value::String(text.to_owned())),
+            _ => return Ok(Value::String(text.to_owned())),
+        };
+        match self.resolved(text)? {
+            value if fits(&value) => Ok(value),
+            // It is not repeated: a password may have been given a tag, and this is told to many.
+            _ => self.unusable("a value is not what its tag says"),
         }
     }
 
@@ -285,28 +281,16 @@ fn number(text: &str) -> Option<Number> {
         b'+' => (false, &text[1..]),
         _ => (false, text.as_str()),
     };
-    let radix = |prefixes: [&str; 2]| prefixes.iter().find_map(|it| digits.strip_prefix(it));
-    let (base, digits) = if let Some(rest) = radix(["0x", "0X"]) {
-        (16, rest)
-    } else if let Some(rest) = radix(["0o", "0O"]) {
-        (8, rest)
-    } else if let Some(rest) = radix(["0b", "0B"]) {
-        (2, rest)
-    } else if digits.len() > 1 && digits.starts_with('0') {
-        (8, &digits[1..])
-    } else {
-        (10, digits)
-    };
+    let prefixes = [("0x", 16), ("0X", 16), ("0o", 8), ("0O", 8), ("0b", 2), ("0B", 2)];
+    let based = prefixes.iter().find_map(|(it, base)| Some((*base, digits.strip_prefix(it)?)));
+    let octal = || Some((8, digits.strip_prefix('0').filter(|it| !it.is_empty())?));
+    let (base, digits) = based.or_else(octal).unwrap_or((10, digits));
     // `from_str_radix` takes a sign of its own.
     if digits.starts_with(|it: char| it.is_ascii_alphanumeric())
-        && let Ok(size) = u64::from_str_radix(digits, base)
+        && let Ok(size) = i128::from_str_radix(digits, base)
+        && let Some(number) = Number::from_i128(if negative { -size } else { size })
     {
-        if !negative {
-            return Some(size.into());
-        }
-        if let Some(value) = 0i64.checked_sub_unsigned(size) {
-            return Some(value.into());
-        }
+        return Some(number);
     }
     // Rust reads the same floats, and words for what is no number beside them.
     let is_float = text.bytes().all(|it| it.is_ascii_digit() || b"+-.eE".contains(&it));
