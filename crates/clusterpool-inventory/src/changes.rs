@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use api_types::hive::{
     ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool,
 };
-use api_types::names;
 use controller_kit::engine::Class;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::RoleBinding;
@@ -13,7 +12,7 @@ use kube::ResourceExt as _;
 
 use crate::access;
 use crate::context::Context;
-use crate::index::{all_in, has_finalizer, holders, key_in, named, owner_of, pool_key};
+use crate::index::{all_in, holders, key_in, named, owner_of};
 use crate::model::Key;
 use crate::seen::Listed;
 
@@ -52,28 +51,16 @@ impl Context {
     pub fn entry_changed(&self, changed: &ClusterDeploymentCustomization) {
         let key = Key::of(changed);
         let now = self.caches.customizations.get(&key);
-        let concerned = self.index.with(|index| {
-            index
-                .customizations
-                .keep(&key, now.iter().map(|it| (all_in(&key.namespace), it.clone())));
+        self.wake(self.index.with(|index| {
+            let mut concerned = index.concerned_by(&key);
+            let all = all_in(&key.namespace);
+            index.customizations.keep(&key, now.iter().map(|it| (all.clone(), it.clone())));
             let pools = now.iter().flat_map(|it| holders(it));
-            let pools = pools.map(|it| key_in(&key.namespace, it));
-            let holders = index.leases.put(&key, pools);
+            index.leases.put(&key, pools.map(|it| key_in(&key.namespace, it)));
             index.named.put(&key, now.iter().flat_map(|it| named(it)));
-            let mut concerned: BTreeSet<Key> = index.lists.of(&key).cloned().collect();
-            concerned.extend(holders);
-            let users = index.users.of(&key).filter_map(|it| self.caches.clusters.get(it));
-            concerned.extend(
-                users.filter_map(|it| pool_key(&it)).filter(|it| it.namespace == key.namespace),
-            );
-            // One that nobody needs and that has our finalizer is let go in the name of no pool.
-            let is_kept = now.is_some_and(|it| has_finalizer(&*it, names::hive::LEASE_FINALIZER));
-            if concerned.is_empty() && is_kept {
-                concerned.insert(all_in(&key.namespace));
-            }
+            concerned.extend(index.concerned_by(&key));
             concerned
-        });
-        self.wake(concerned);
+        }));
     }
 
     /// The same of one that cannot be decoded. If it never could be, it was never a change for its pools.

@@ -90,9 +90,14 @@ impl<T> Groups<T> {
         self.members.keys()
     }
 
+    /// The groups that this object is in.
+    pub fn groups_of(&self, object: &Key) -> &[Key] {
+        self.groups.get(object).map(Vec::as_slice).unwrap_or_default()
+    }
+
     /// Whether an object is in a group.
     pub fn is_in(&self, object: &Key, group: &Key) -> bool {
-        self.groups.get(object).is_some_and(|it| it.contains(group))
+        self.groups_of(object).contains(group)
     }
 
     /// Whether a group has an object.
@@ -145,33 +150,30 @@ impl Index {
             let reference = it.spec.cluster_pool_ref.as_ref()?;
             Some(key_in(&reference.namespace, reference.customization_name()?))
         });
-        let own = pool.zip(now.filter(|it| is_one(it)));
-        let is_nobodys = own.is_none();
-        let mut concerned = self.clusters.keep(key, own);
-        for entry in self.users.put(key, entry) {
-            concerned.extend(self.lists.of(&entry).cloned());
-        }
+        let mut concerned = self.clusters.keep(key, pool.zip(now.filter(|it| is_one(it))));
         // A lease may name one that is no pool's.
-        for entry in self.named.of(key) {
-            concerned.extend(self.lists.of(entry).cloned());
-            if is_nobodys {
-                concerned.extend(self.unlisted(entry));
-            }
+        let entries = self.users.put(key, entry);
+        for entry in entries.iter().chain(self.named.of(key)) {
+            concerned.extend(self.concerned_by(entry));
         }
         concerned
     }
 
-    /// Who ends a lease of nothing on an entry besides those that list it: the pools that hold it, also those that are gone,
-    /// and where there is neither, nobody's name, in which an entry is let go that has our finalizer.
-    fn unlisted(&self, entry: &Key) -> Vec<Key> {
-        let Some(found) = self.customizations.one(&all_in(&entry.namespace), entry) else {
-            return Vec::new();
-        };
-        let pools: Vec<Key> = holders(found).map(|it| key_in(&entry.namespace, it)).collect();
-        let is_nobodys = pools.is_empty()
-            && !self.lists.has(entry)
-            && has_finalizer(&**found, names::hive::LEASE_FINALIZER);
-        if is_nobodys { vec![all_in(&entry.namespace)] } else { pools }
+    /// The pools that an entry concerns: those that list it, those that hold it, also ones that are gone, and those whose
+    /// clusters were made from it. Where there is none, nobody's name, in which an entry is let go that has our finalizer.
+    pub fn concerned_by(&self, entry: &Key) -> BTreeSet<Key> {
+        let users = self.users.of(entry).flat_map(|it| self.clusters.groups_of(it));
+        let users = users.filter(|it| it.namespace == entry.namespace);
+        let pools = self.lists.of(entry).chain(self.leases.groups_of(entry)).chain(users);
+        let mut pools: BTreeSet<Key> = pools.cloned().collect();
+        let nobodys = all_in(&entry.namespace);
+        let found = self.customizations.one(&nobodys, entry);
+        if pools.is_empty()
+            && found.is_some_and(|it| has_finalizer(&**it, names::hive::LEASE_FINALIZER))
+        {
+            pools.insert(nobodys);
+        }
+        pools
     }
 
     /// Whether something of a pool carries a mark of ours, and be it that the pool itself is to go: what was begun is ended
@@ -366,6 +368,7 @@ mod tests {
             )
             .unwrap();
             index.named.put(&entry, named(&it));
+            index.leases.put(&entry, holders(&it).map(key));
             index.customizations.keep(&entry, [(all_in("n"), Arc::new(it))]);
             if list {
                 index.lists.put(&key("lists"), [entry]);
