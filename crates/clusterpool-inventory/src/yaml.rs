@@ -9,9 +9,8 @@
 //! breaks. Characters beyond the BMP stand as themselves, since YAML has no surrogate pairs.
 
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::fmt::Write as _;
 
-use serde_json::ser::{Formatter, Serializer};
 use serde_json::{Map, Number, Value};
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Tag};
 
@@ -316,36 +315,20 @@ pub(crate) fn depth(value: &Value) -> usize {
     }
 }
 
-/// Writes a value as JSON in the part of JSON that YAML 1.1 reads alike.
+/// Writes a value as JSON in the part of JSON that YAML 1.1 reads alike. What is escaped here stands in quotes only.
 pub fn write(value: &Value) -> String {
-    let mut bytes = Vec::new();
-    let mut serializer = Serializer::with_formatter(&mut bytes, Alike);
-    // Writing to memory does not fail, and a value's keys are text.
-    let _ = serde::Serialize::serialize(value, &mut serializer);
-    String::from_utf8_lossy(&bytes).into_owned()
+    let mut text = String::new();
+    for it in value.to_string().chars() {
+        if is_alike(it) {
+            text.push(it);
+        } else {
+            let _ = write!(text, "\\u{:04x}", u32::from(it));
+        }
+    }
+    text
 }
 
-/// Whether a character in quotes is itself for JSON and for YAML 1.1.
+/// Whether a character is itself for JSON and for YAML 1.1.
 fn is_alike(it: char) -> bool {
     matches!(it, ' '..='~' | '\u{a0}'..='\u{2027}' | '\u{202a}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}' | '\u{10000}'..)
-        && !matches!(it, '"' | '\\')
-}
-
-struct Alike;
-
-impl Formatter for Alike {
-    fn write_string_fragment<W: ?Sized + Write>(
-        &mut self,
-        out: &mut W,
-        text: &str,
-    ) -> io::Result<()> {
-        for it in text.chars() {
-            if is_alike(it) {
-                write!(out, "{it}")?;
-            } else {
-                write!(out, "\\u{:04x}", u32::from(it))?;
-            }
-        }
-        Ok(())
-    }
 }
