@@ -29,7 +29,7 @@ use crate::seen::{Claim, Cluster, Observed};
 
 /// How often a pool is looked at that refers to something which may be corrected unseen: what it lacks, or a template to which
 /// patches cannot be applied.
-const LACKING: Duration = Duration::from_secs(20);
+const LACKING: Duration = Duration::from_secs(10);
 /// And one at rest.
 const AT_REST: Duration = Duration::from_secs(300);
 
