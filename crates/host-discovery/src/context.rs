@@ -15,7 +15,7 @@ use kube::runtime::reflector::Store;
 use crate::hardware::LateFields;
 use crate::index::{Change, Index, Known};
 use crate::metrics::Metrics;
-use crate::model::{Adoption, HostPlan, Job, Key, Looked, Made, StatusPlan, Unmarked};
+use crate::model::{Adoption, HostPlan, Job, Key, Made, StatusPlan, Unmarked};
 use crate::node_id::NodeId;
 use crate::nodes::Look;
 use crate::settings::Policy;
@@ -67,8 +67,8 @@ pub enum News {
     Read(NodeId, Look, Instant),
     /// Ironic did not answer when it was asked about a machine.
     Silence(ironic::Error),
-    /// Machines were looked at once more.
-    Looked(Looked),
+    /// Ironic is to list all nodes.
+    ListAll,
     /// What came of making a machine's host.
     Made(NodeId, Made),
     /// It was decided about all machines.

@@ -1,17 +1,16 @@
-//! Making hosts. Those of machines that waited are made as soon as Ironic has shown them once more, while it is asked for the
-//! next: neither server waits for the other.
+//! Making hosts. Those of machines that waited are made once Ironic has shown them once more.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::future::ready;
+use std::task::Poll;
 use std::time::Instant;
 
 use controller_kit::engine::{Next, Outcome, Shared};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use tokio::sync::mpsc;
 
 use crate::context::{Context, News};
 use crate::machine::Machine;
-use crate::model::{HostPlan, Job, Looked, Made, Step, Verdict};
+use crate::model::{HostPlan, Job, Made, Step, Verdict};
 use crate::node_id::NodeId;
 use crate::observe::{self, MANY};
 use crate::reason::Reason;
@@ -60,9 +59,14 @@ pub async fn make(context: &Context, table: &Table, plan: &mut HostPlan) -> Outc
     };
     plan.hold_back(&changed, Reason::RateLimited, text::DISCOVERY_CHANGED);
     let at = Instant::now();
-    let (answers, looked) = carry_out(context, table, orders(table, plan), at).await;
-    let is_done = answers.is_empty() && looked.shown.is_empty();
-    context.tell(News::Looked(looked));
+    let is_old = |it: &Order<'_>| {
+        let seen = table.nodes.seen(it.machine.node);
+        seen.is_none_or(|seen| at.duration_since(seen) > SEEN_MAX_AGE)
+    };
+    let (old, fresh): (Vec<_>, Vec<_>) = orders(table, plan).into_iter().partition(is_old);
+    let begins_list = ask_again(context, table, &old);
+    let answers = carry_out(context, table, fresh, at).await;
+    let is_done = answers.is_empty() && !begins_list;
     let mut others = Vec::new();
     for (node, made) in answers {
         match made {
@@ -72,7 +76,7 @@ pub async fn make(context: &Context, table: &Table, plan: &mut HostPlan) -> Outc
         }
     }
     others.truncate(MOST_TOLD);
-    // What was made changes what is to be said of others, and what was looked at can be made.
+    // What was made changes what is to be said of others.
     let next = match (is_done, changed.is_empty()) {
         (false, _) => Some(Next::Now),
         (true, false) => Some(Next::After(FIRST_RETRY)),
@@ -81,60 +85,44 @@ pub async fn make(context: &Context, table: &Table, plan: &mut HostPlan) -> Outc
     Outcome { others, next, ..Outcome::default() }
 }
 
-/// Makes hosts, and looks once more at machines that Ironic showed too long ago.
+/// Has Ironic asked once more about machines that it showed too long ago: about few of them one by one, beside all this, and about
+/// many by a list. Says whether one is to begin.
+fn ask_again(context: &Context, table: &Table, old: &[Order<'_>]) -> bool {
+    if !table.may_read() {
+        return false;
+    }
+    if old.len() > MANY {
+        let begins = !table.lists_all();
+        if begins {
+            context.tell(News::ListAll);
+        }
+        return begins;
+    }
+    for order in old {
+        context.begins(order.machine.node, Job::default());
+    }
+    false
+}
+
+/// Makes hosts, as far as the time allows.
 async fn carry_out(
     context: &Context,
     table: &Table,
-    orders: Vec<Order<'_>>,
+    mut orders: Vec<Order<'_>>,
     at: Instant,
-) -> (Vec<(NodeId, Made)>, Looked) {
+) -> Vec<(NodeId, Made)> {
+    // Those that failed before come last: they keep nobody waiting.
+    orders.sort_by_key(|it| table.refusals.all().contains_key(&it.machine.node));
     // An API server that fails is not asked for hundreds of hosts more; it may fail in one namespace alone.
     let failing = Shared::default();
-    let (now, mut to_do) = mpsc::unbounded_channel();
-    let failing = &failing;
-    let has_failed = |node: &NodeId| table.refusals.all().contains_key(node);
-    let is_old = |it: &Order<'_>| {
-        let seen = table.nodes.seen(it.machine.node);
-        seen.is_none_or(|seen| at.duration_since(seen) > SEEN_MAX_AGE)
-    };
-    let (old, fresh): (Vec<_>, Vec<_>) = orders.into_iter().partition(is_old);
-    // Those that failed before come last: they keep nobody waiting.
-    let (mut last, first): (Vec<_>, Vec<_>) =
-        fresh.into_iter().partition(|it| has_failed(&it.machine.node));
-    let look = async move {
-        let give = |order| {
-            // The other end lives as long as this.
-            let _ = now.send(order);
-        };
-        first.into_iter().for_each(give);
-        let mut looked = Looked::default();
-        let mut left: Vec<_> = old.iter().map(|order| order.machine.node).collect();
-        if left.len() > MANY {
-            let mut waiting: HashMap<_, _> =
-                old.into_iter().map(|order| (order.machine.node, order)).collect();
-            let unchanged = |node| match waiting.remove(&node) {
-                Some(order) if has_failed(&node) => last.push(order),
-                order => order.into_iter().for_each(give),
-            };
-            looked =
-                observe::confirm(context, &table.nodes, &left, at + MAKING_MAX, unchanged).await;
-            left.retain(|node| waiting.contains_key(node));
-        }
-        // Few are asked for one by one, beside all this: one that hangs holds up nobody.
-        left.sort_by_key(has_failed);
-        for node in left.into_iter().take(MANY).filter(|_| table.may_read()) {
-            context.begins(node, Job { once_more: true, ..Job::default() });
-        }
-        last.into_iter().for_each(give);
-        looked
-    };
     // Each is begun when its turn comes: what is begun of thousands at once takes megabytes.
-    let begin = |order| carry_out_one(context, order, at, failing).boxed();
-    let make = stream::poll_fn(|cx| to_do.poll_recv(cx).map(|order| order.map(begin)))
+    let begin = |order| carry_out_one(context, order, at, &failing).boxed();
+    let mut orders = orders.into_iter();
+    stream::poll_fn(|_| Poll::Ready(orders.next().map(begin)))
         .buffer_unordered(usize::from(context.kit.config.concurrency))
         .filter_map(ready)
-        .collect();
-    tokio::join!(make, look)
+        .collect()
+        .await
 }
 
 /// Makes one host, unless the time is over.
@@ -148,7 +136,7 @@ async fn carry_out_one(
     if at.elapsed() > MAKING_MAX || failing.with(|all| all.contains(namespace)) {
         return None;
     }
-    let made = write::create(context, order, MAKING_MAX).await;
+    let made = write::create(context, order).await;
     if let Made::Failed(Cause::Failed(_) | Cause::Unknown, _) = &made {
         failing.with(|all| all.insert(namespace.clone()));
     }

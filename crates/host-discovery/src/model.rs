@@ -474,19 +474,8 @@ pub enum Write {
 pub struct Job {
     /// Its ports, where a list has shown them.
     pub listed: Option<Vec<Port>>,
-    /// Whether a list has shown the node itself.
-    pub known: bool,
-    /// Whether it was read before, and is only looked at once more.
-    pub once_more: bool,
-}
-
-/// What came of looking once more at machines. Nothing of it is taken notice of while hosts are made of those that it shows.
-#[derive(Debug, Default)]
-pub struct Looked {
-    /// Nodes that Ironic showed, and when.
-    pub shown: Vec<(Instant, Vec<ironic::Node>)>,
-    /// That it did not, or not to us.
-    pub silence: Option<ironic::Error>,
+    /// When Ironic last showed the node itself.
+    pub seen: Option<Instant>,
 }
 
 /// What came of making a host.

@@ -351,32 +351,19 @@ impl Nodes {
         self.tracked(node)?.details.as_ref()
     }
 
-    /// The machine that a node is, if Ironic shows it as it showed it before.
-    pub fn unchanged(&self, node: &ironic::Node) -> Option<NodeId> {
-        let id = NodeId::parse(&node.uuid)?;
-        let machine = &self.tracked(id)?.machine;
-        let is_new = is_marked(node) && !machine.had_host;
-        (!is_new && !machine.is_changed(node)).then_some(id)
-    }
-
     /// When Ironic last showed a machine.
     pub fn seen(&self, node: NodeId) -> Option<Instant> {
         self.tracked(node)?.seen
     }
 
-    /// The node that Ironic lists before this one, as far as is known.
-    pub fn before(&self, node: NodeId) -> Option<NodeId> {
-        let order = *self.places.get(&node)?;
-        let settled = self.settled.iter().map(|(node, it)| (it.order, *node));
-        let waiting = self.waiting.range(..order).next_back();
-        let waiting = waiting.map(|(order, track)| (*order, track.machine.node));
-        let before = settled.filter(|(it, _)| *it < order).max().max(waiting);
-        before.map(|(_, node)| node)
-    }
-
     /// Whether a node is among those that may become hosts.
     pub fn is_machine(&self, node: NodeId) -> bool {
         self.places.contains_key(&node)
+    }
+
+    /// Whether a machine said all that a host is made of.
+    pub fn is_whole(&self, node: NodeId) -> bool {
+        self.tracked(node).is_some_and(|track| track.machine.is_whole())
     }
 
     /// Has a machine read anew.

@@ -1,8 +1,6 @@
 //! All reads but those that prove a write in `write`: the questions to Ironic, and those to the API server that come before a
 //! host, or before the driver of its node is changed.
 
-mod confirm;
-
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
@@ -10,7 +8,7 @@ use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
 use controller_kit::api_error::unless_gone;
 use controller_kit::engine::{self, Class as Urgency, ObjectKey, asked};
 use futures_util::future::try_join_all;
-use ironic::{Class, Client, Detail, Error, Inventory, MAX_PAGE, NodeQuery, Pager, PortQuery};
+use ironic::{Class, Client, Detail, Error, Inventory, NodeQuery, Pager, PortQuery};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{DynamicObject, ListParams};
@@ -21,22 +19,21 @@ use crate::context::{Context, News};
 use crate::hardware::{HardwareDetails, LateFields};
 use crate::inventory::{InventoryDigest, MOST_PORTS, Port};
 use crate::machine::Reading;
-use crate::model::{Job, Looked, Made, Unmarked};
+use crate::model::{Job, Unmarked};
 use crate::node_id::NodeId;
 use crate::nodes::{Look, Nodes};
 use crate::reason::Pass;
-use crate::refusals::Cause;
 use crate::resource::Resource;
 use crate::settings::HOSTS;
 use crate::sighting::Sighting;
 use crate::text;
-use crate::waits::{ATTEMPT_PAUSE, HANGS_AFTER, MAKING_MAX, READING_MAX, SHORTEST_WAIT};
-
-pub use confirm::confirm;
+use crate::waits::{
+    ATTEMPT_PAUSE, HANGS_AFTER, MAKING_MAX, READING_MAX, SEEN_MAX_AGE, SHORTEST_WAIT,
+};
 
 /// Bytes of an inventory that are read. Real ones have four to a hundred thousand.
 pub const MOST_INVENTORY: usize = 1 << 20;
-/// More machines than these are not asked for one by one: their ports are listed at once, and what became of them.
+/// More machines than these are not asked for one by one: their ports are listed at once, or the nodes themselves.
 pub const MANY: usize = 32;
 /// How often one answer is asked for in a row.
 const ATTEMPTS: u32 = 3;
@@ -49,52 +46,58 @@ const PORT_FIELDS: Detail = Detail::Fields(&["uuid", "address", "node_uuid", "px
 /// Where lists of Ironic's go on.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
-    /// After this node.
-    nodes: Option<String>,
+    /// The list of nodes that is under way.
+    pub nodes: Option<NodeList>,
+    /// The newest node that was listed.
+    newest: Option<String>,
     /// After this port.
     ports: Option<String>,
     /// Ports of nodes that are still to be read: the list does not show them again.
     pub found: HashMap<NodeId, Vec<Port>>,
-    /// A list of all nodes that did not come to its end: when it began, and the last node that it showed. The next one goes on
-    /// with it, or a list that takes longer than it may would never end.
-    pub unfinished: Option<(Instant, Option<String>)>,
 }
 
-/// Asks for all nodes, or for those that are newer than the last one seen. Tells when the list began.
+/// A list of nodes.
+#[derive(Clone, Debug)]
+pub struct NodeList {
+    /// Whether it is one of all nodes, or of those that are newer than the newest one listed.
+    pub all: bool,
+    /// When it began.
+    pub began: Instant,
+    pages: Pager<ironic::Node>,
+}
+
+/// Reads the next page of a list of all nodes, or of those that are new, and gives the list at its end. What a page shows is
+/// decided about before the next one comes: a list may have many pages, and Ironic may be slow.
 pub async fn poll(
     context: &Context,
     nodes: &mut Nodes,
     places: &mut Places,
     all: bool,
-) -> Result<Instant, Error> {
-    let (began, after) = match places.unfinished.clone().filter(|_| all) {
-        Some(unfinished) => unfinished,
-        None if all => {
-            nodes.begin();
-            (Instant::now(), None)
+) -> Result<Option<NodeList>, Error> {
+    let list = match &mut places.nodes {
+        Some(list) if list.all || !all => list,
+        place => {
+            if all {
+                nodes.begin();
+            }
+            let after = places.newest.clone().filter(|_| !all);
+            let query = NodeQuery { detail: LISTED, after, ..NodeQuery::default() };
+            let pages = context.ironic.nodes(query);
+            place.insert(NodeList { all, began: Instant::now(), pages })
         }
-        None => (Instant::now(), places.nodes.clone()),
     };
-    let mut list = nodes_after(&context.ironic, after, MAX_PAGE);
-    while let Some(page) = next_page(&mut list).await? {
-        let at = Instant::now();
-        note(context, nodes, &page, at);
-        nodes.note_unread(list.unread(), at);
-        let reached = list.last_seen().map(str::to_owned);
-        places.unfinished = all.then_some((began, reached));
+    let page = next_page(&mut list.pages).await?.unwrap_or_default();
+    let at = Instant::now();
+    note(context, nodes, &page, at);
+    nodes.note_unread(list.pages.unread(), at);
+    if !list.pages.is_done() {
+        return Ok(None);
     }
-    if all {
+    places.newest = list.pages.last_seen().map(str::to_owned);
+    if list.all {
         nodes.end();
-        places.unfinished = None;
     }
-    places.nodes = list.last_seen().map(str::to_owned);
-    Ok(began)
-}
-
-/// A list of the nodes after this one. It waits for none of the machines that are read.
-fn nodes_after(ironic: &Client, after: Option<String>, page: u32) -> Pager<ironic::Node> {
-    let query = NodeQuery { detail: LISTED, after, page, ..NodeQuery::default() };
-    ironic.nodes(query)
+    Ok(places.nodes.take())
 }
 
 /// The next page: asked for again where Ironic may answer the next time, since a list of many pages would else never
@@ -141,49 +144,25 @@ pub fn note(context: &Context, nodes: &mut Nodes, page: &[ironic::Node], at: Ins
     }
 }
 
-/// Reads a machine, or looks at it once more, and tells what came of it; nothing where nobody wants that any more.
+/// Reads a machine, and tells what came of it; nothing where nobody wants that any more.
 pub async fn machine(context: &Context, id: NodeId) -> Option<Pass> {
-    let Job { listed, known, once_more } = context.jobs.with(|jobs| jobs.get(&id).cloned())?;
-    let asking = async {
-        if once_more {
-            let shown = vec![(Instant::now(), vec![node(&context.ironic, id).await?])];
-            return Ok(News::Looked(Looked { shown, silence: None }));
-        }
-        let look = look(&context.ironic, id, listed, known, context.late_fields()).await?;
-        Ok(News::Read(id, look, Instant::now()))
-    };
-    let news = match within(READING_MAX, "the machine", asking).await {
-        Err(error) if error.class() == Class::NotFound => {
-            News::Read(id, Look::Gone, Instant::now())
-        }
+    let job = context.jobs.with(|jobs| jobs.get(&id).cloned())?;
+    let looking = look(&context.ironic, id, job, context.late_fields());
+    let (look, silence, pass) = match within(READING_MAX, "the machine", looking).await {
+        Ok(look) => (look, None, Pass::MachineRead),
+        Err(error) if error.class() == Class::NotFound => (Look::Gone, None, Pass::MachineRead),
         Err(error) => {
             context.metrics.ironic_failed(&error);
             tracing::debug!(node.id = %id, error = %error, "Could not read a machine");
-            let of_it = unanswered(id, once_more, error.class(), &error.to_string());
-            let of_all = is_silence(error.class()).then_some(News::Silence(error));
-            context.ended(id, of_all.into_iter().chain(of_it));
-            return Some(Pass::MachineUnread);
+            let look = Look::Failed(error.class(), error.to_string());
+            // Where there is no connection Ironic answers about none. What it refuses, or what takes its whole time, may be so
+            // for this machine alone, and the next poll tells.
+            let silence = (error.class() == Class::Unreachable).then_some(News::Silence(error));
+            (look, silence, Pass::MachineUnread)
         }
-        Ok(news) => news,
     };
-    context.ended(id, [news]);
-    Some(Pass::MachineRead)
-}
-
-/// Whether what failed about one machine says that Ironic answers about none: there is no connection. What is refused, or takes
-/// its whole time, may be so for this machine alone, and the next poll tells.
-fn is_silence(class: Class) -> bool {
-    class == Class::Unreachable
-}
-
-/// What is said of a machine that Ironic did not tell of.
-fn unanswered(id: NodeId, once_more: bool, class: Class, words: &str) -> Option<News> {
-    if !once_more {
-        return Some(News::Read(id, Look::Failed(class, words.to_owned()), Instant::now()));
-    }
-    // No host is made of it, and others have its place meanwhile.
-    let made = Made::Failed(Cause::Unsaid, text::unconfirmed(id, words));
-    (!is_silence(class)).then_some(News::Made(id, made))
+    context.ended(id, silence.into_iter().chain([News::Read(id, look, Instant::now())]));
+    Some(pass)
 }
 
 /// Lists ports where many machines are to be read. Without that each machine is asked for its own.
@@ -250,14 +229,10 @@ where
 }
 
 /// One machine: its inventory, which Ironic writes last, and then its ports. The node itself only where that says
-/// something new.
-async fn look(
-    ironic: &Client,
-    id: NodeId,
-    listed: Option<Vec<Port>>,
-    known: bool,
-    late: LateFields,
-) -> Result<Look, Error> {
+/// something new: also where Ironic showed it some time ago, so that it is decided about before that is too old for a host.
+async fn look(ironic: &Client, id: NodeId, job: Job, late: LateFields) -> Result<Look, Error> {
+    let Job { listed, seen } = job;
+    let known = seen.is_some_and(|seen| seen.elapsed() < SEEN_MAX_AGE / 2);
     let text = id.to_string();
     // Only what decides is kept until the ports are there: some kilobytes of perhaps a megabyte.
     let mut told = match patiently(|| ironic.inventory(&text, MOST_INVENTORY)).await {
@@ -332,14 +307,10 @@ async fn node(ironic: &Client, id: NodeId) -> Result<ironic::Node, Error> {
 }
 
 /// The hardware of a machine whose details had no room; none where its inventory is no longer one of which a host is made.
-pub async fn details(
-    context: &Context,
-    id: NodeId,
-    patience: Duration,
-) -> Result<Option<HardwareDetails>, Error> {
+pub async fn details(context: &Context, id: NodeId) -> Result<Option<HardwareDetails>, Error> {
     let id = id.to_string();
     let asking = context.ironic.inventory(&id, MOST_INVENTORY);
-    match within(patience, "the inventory", asking).await {
+    match within(MAKING_MAX, "the inventory", asking).await {
         Ok(inventory) => Ok(digest(&inventory, context.late_fields()).ok().map(|(_, it)| it)),
         Err(error) => no_inventory(error).map(|_| None),
     }
@@ -453,21 +424,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn what_ironic_refuses_about_one_machine_is_told_of_that_machine_alone() {
-        for class in Class::ALL {
-            let [read, looked] =
-                [false, true].map(|once| unanswered(NodeId::from(1), once, class, "no"));
-            assert!(matches!(read, Some(News::Read(_, Look::Failed(..), _))), "{class:?}");
-            let is_told = matches!(looked, Some(News::Made(_, Made::Failed(Cause::Unsaid, _))));
-            assert_eq!(
-                (is_told, is_silence(class)),
-                (class != Class::Unreachable, !is_told),
-                "{class:?}"
-            );
-        }
-    }
 
     #[test]
     fn a_machine_with_too_many_addresses_keeps_the_bmc_that_it_names() {

@@ -57,10 +57,6 @@ pub struct Policy {
     /// shows a node some milliseconds before both, and minutes before both when it is busy.
     #[arg(skip = Duration::from_secs(600))]
     pub give_up: Duration,
-    /// How long one pass reads a list of nodes, however many pages it has: a pass that ended with it would neither say so nor
-    /// make hosts of the machines that it did show. The next one goes on with it.
-    #[arg(skip = Duration::from_secs(90))]
-    pub longest_list: Duration,
     /// Time between two writes of one status while much happens.
     #[arg(skip = Duration::from_secs(1))]
     pub status_interval: Duration,

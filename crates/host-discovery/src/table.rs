@@ -13,13 +13,14 @@ use k8s_openapi::jiff::Timestamp;
 use crate::allowance::Allowance;
 use crate::context::{Context, News};
 use crate::index::{Change, Index};
-use crate::model::{Asked, Job, Key, Looked, Made, Observed, Reach, Unmarked};
+use crate::model::{Asked, Job, Key, Made, Observed, Reach, Unmarked};
 use crate::node_id::NodeId;
 use crate::nodes::{Look, Nodes};
 use crate::observe::{self, Places};
 use crate::refusals::{Cause, Refusals};
 use crate::resource::Resource;
-use crate::waits::{FIRST_RETRY, HANGS_AFTER, IRONIC_RETRY, SHORTEST_WAIT};
+use crate::text;
+use crate::waits::{FIRST_RETRY, HANGS_AFTER, IRONIC_RETRY, READING_MAX, SHORTEST_WAIT};
 
 /// The conditions of readiness: that Ironic answers, and that it lists its nodes. Where it does not list them another replica
 /// would get none either: it does not lead instead, or the two would end each other for as long as that lasts.
@@ -60,14 +61,6 @@ pub struct Table {
     listed: Option<Instant>,
     /// Approved nodes that Ironic had not shown when they were first seen, and since when.
     unshown: HashMap<NodeId, Instant>,
-}
-
-/// What happened since machines were last decided about.
-struct Noticed {
-    /// Machines were looked at once more.
-    looked: bool,
-    /// Hosts were made.
-    made: bool,
 }
 
 impl Table {
@@ -115,17 +108,16 @@ impl Table {
     /// Has all in it that is to be decided upon: takes notice of what happened, asks Ironic what is new where it is time, and has
     /// machines read whose turn it is.
     pub async fn look(&mut self, context: &Context) -> Result<(), Error> {
-        // What is older than a list is taken notice of before it. What was just looked at once more becomes a host first: a list
-        // may take so long that it would have to be looked at again.
-        let noticed = self.take_notice(context);
+        // What is older than a list is taken notice of before it.
+        let has_made = self.take_notice(context);
         observe::learn_fields(context).await?;
-        if Instant::now() >= self.next_poll && !noticed.looked {
+        if Instant::now() >= self.next_poll {
             self.poll(context).await;
         }
         if self.may_read() {
             self.hand_out(context).await;
         }
-        context.hand_marks_over(noticed.made || self.nodes.has_unread(Instant::now()));
+        context.hand_marks_over(has_made || self.nodes.has_unread(Instant::now()));
         self.look_at_discoveries(context);
         context.lookout.enqueue_after(Key::All, Urgency::Urgent, self.rest());
         Ok(())
@@ -134,6 +126,11 @@ impl Table {
     /// Whether Ironic is asked about machines now, which is not so between a failure and the next poll.
     pub fn may_read(&self) -> bool {
         self.answers() && self.misses == 0
+    }
+
+    /// Whether a list of all nodes is under way.
+    pub fn lists_all(&self) -> bool {
+        self.places.nodes.as_ref().is_some_and(|list| list.all)
     }
 
     /// How long there is nothing to do, if nothing happens.
@@ -146,16 +143,13 @@ impl Table {
         next.saturating_duration_since(Instant::now())
     }
 
-    /// Takes notice of what happened since the last time.
-    fn take_notice(&mut self, context: &Context) -> Noticed {
+    /// Takes notice of what happened since the last time. Tells whether hosts were made.
+    fn take_notice(&mut self, context: &Context) -> bool {
         let mut news = context.inbox.with(std::mem::take);
         let mut gone = HashSet::new();
         // What was read meanwhile was not known when it was decided.
         news.sort_by_key(|it| !matches!(it, News::Decided(..)));
-        let noticed = Noticed {
-            looked: news.iter().any(|it| matches!(it, News::Looked(_))),
-            made: news.iter().any(|it| matches!(it, News::Made(_, Made::Created(..)))),
-        };
+        let has_made = news.iter().any(|it| matches!(it, News::Made(_, Made::Created(..))));
         for it in news {
             match it {
                 News::Host(Change::None | Change::More) => {}
@@ -168,16 +162,18 @@ impl Table {
                     }
                 }
                 News::Read(node, look, at) => {
-                    // The next poll tells soon whether that is so of all, before each machine is blamed for it.
-                    if matches!(look, Look::Failed(Class::Unauthorized, _)) {
-                        self.next_poll = self.next_poll.min(Instant::now() + FIRST_RETRY);
+                    if let Look::Failed(class, words) = &look {
+                        self.unanswered(node, *class, words);
                     }
                     self.nodes.read(node, look, at);
                 }
                 // Many machines may tell of one silence.
                 News::Silence(_) if self.misses > 0 => {}
                 News::Silence(error) => self.failed(context, &error, IRONIC),
-                News::Looked(looked) => self.looked(context, looked),
+                News::ListAll => {
+                    let now = Instant::now();
+                    (self.next_full, self.next_poll) = (now, now);
+                }
                 News::Made(node, made) => self.made(node, made),
                 News::Decided(plan, at) => {
                     for unmarked in self.nodes.settle(&plan, at) {
@@ -187,31 +183,45 @@ impl Table {
             }
         }
         self.nodes.unsettle(&gone, Instant::now());
-        noticed
+        has_made
     }
 
-    /// Asks Ironic for what is new, or for all.
+    /// Takes notice that Ironic did not say what a machine is.
+    fn unanswered(&mut self, node: NodeId, class: Class, words: &str) {
+        // The next poll tells soon whether that is so of all, before each machine is blamed for it.
+        if class == Class::Unauthorized {
+            self.next_poll = self.next_poll.min(Instant::now() + FIRST_RETRY);
+        }
+        // No host is made of what it was before, and others have its place meanwhile.
+        if class != Class::Unreachable && self.nodes.is_whole(node) {
+            self.made(node, Made::Failed(Cause::Unsaid, text::unconfirmed(node, words)));
+        }
+    }
+
+    /// Asks Ironic for what is new, or for all: one page.
     async fn poll(&mut self, context: &Context) {
         let now = Instant::now();
         let all = !self.answers() || now >= self.next_full || self.nodes.has_room_again();
         let asking = async {
             // The first time everything is looked at, for the best sentence about what is wrong.
-            if self.reach == Reach::Unknown {
+            if self.reach == Reach::Unknown && self.places.nodes.is_none() {
                 context.ironic.check().await?;
             }
-            let list = observe::poll(context, &mut self.nodes, &mut self.places, all);
-            observe::within(context.policy.longest_list, "the list of nodes", list).await
+            let page = observe::poll(context, &mut self.nodes, &mut self.places, all);
+            observe::within(READING_MAX, "the list of nodes", page).await
         };
         let result = asking.await;
         let left_out = i64::try_from(self.nodes.left_out()).unwrap_or(i64::MAX);
         context.metrics.left_out.set(left_out);
         match result {
-            Ok(began) => {
-                context.metrics.polled(all, now.elapsed().as_secs_f64());
+            // There are more pages.
+            Ok(None) => (self.next_poll, self.misses) = (now, 0),
+            Ok(Some(list)) => {
+                context.metrics.polled(list.all, list.began.elapsed().as_secs_f64());
                 self.asked.poll = Some(Timestamp::now());
-                if all {
+                if list.all {
                     self.asked.full = self.asked.poll;
-                    self.listed = Some(began);
+                    self.listed = Some(list.began);
                     let unit = backoff::random_unit();
                     self.next_full = now + spread(context.policy.full_sync_interval, unit);
                 }
@@ -221,11 +231,15 @@ impl Table {
             }
             // The node after which the list was to go on is gone: so may be others.
             Err(error) if error.class() == Class::MarkerGone => {
-                self.places.unfinished = None;
+                self.places.nodes = None;
                 self.next_full = now;
                 self.next_poll = now + SHORTEST_WAIT;
             }
             Err(error) => {
+                // A list that failed for a while goes on where it was: one of many pages would else never end.
+                if !error.class().is_transient() {
+                    self.places.nodes = None;
+                }
                 let checked = observe::within(HANGS_AFTER, "Ironic", context.ironic.check()).await;
                 let lacking = if checked.is_ok() { IRONIC_LISTS } else { IRONIC };
                 self.failed(context, &error, lacking);
@@ -253,16 +267,6 @@ impl Table {
         }
         self.reach.silent(class, error.to_string(), now);
         told(context, Some((error, lacking)));
-    }
-
-    /// Takes notice of machines that were looked at once more.
-    fn looked(&mut self, context: &Context, looked: Looked) {
-        for (at, page) in &looked.shown {
-            observe::note(context, &mut self.nodes, page, *at);
-        }
-        if let Some(error) = looked.silence {
-            self.failed(context, &error, IRONIC);
-        }
     }
 
     /// Takes notice of what came of making a host.
@@ -298,12 +302,14 @@ impl Table {
             return;
         }
         let nodes = &mut self.nodes;
-        observe::list_ports(context, nodes, &mut self.places, &due).await;
+        // Ports are shown once: before the last page of nodes nobody knows yet for which of them they are wanted.
+        if self.places.nodes.is_none() {
+            observe::list_ports(context, nodes, &mut self.places, &due).await;
+        }
         let room = MOST_READ.saturating_sub(nodes.being_read());
         for node in due.into_iter().take(room) {
             let listed = self.places.found.remove(&node);
-            let job = Job { listed, known: nodes.seen(node).is_some(), ..Job::default() };
-            if context.begins(node, job) {
+            if context.begins(node, Job { listed, seen: nodes.seen(node) }) {
                 nodes.reads(node, now);
             } else {
                 // It is just being looked at.
@@ -324,7 +330,8 @@ impl Table {
         self.nodes.grow_older(now);
         let (answers, reads) = (self.answers(), self.nodes.has_unread(now));
         self.caught_up |= answers && self.asked.full.is_some() && !reads;
-        self.complete = self.caught_up && answers && !reads && self.has_shown_all();
+        let lists = self.places.nodes.is_some();
+        self.complete = self.caught_up && answers && !reads && !lists && self.has_shown_all();
         self.refusals.now(now, |node| self.nodes.is_machine(node));
         self.may_make = if answers { self.allowance.available(now) } else { 0 };
     }

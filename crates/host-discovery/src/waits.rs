@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// One pass, of which the list of all nodes takes longest.
+/// One pass, of which a page of nodes, or a machine that is read, takes longest.
 pub const PASS_DEADLINE: Duration = Duration::from_secs(120);
 
 /// What changes within this time is decided about together.
@@ -28,7 +28,7 @@ pub const SEEN_MAX_AGE: Duration = Duration::from_secs(10);
 pub const IRONIC_RETRY: Duration = Duration::from_secs(5);
 /// The longest wait where it goes on failing, or a node goes on being in use.
 pub const IRONIC_RETRY_MAX: Duration = Duration::from_secs(300);
-/// How long a machine is read at most, with all that is asked for it: then that counts as failed, and others have its place. One
+/// How long a machine or a page of nodes is read at most: then that counts as failed, and others have its place. A machine
 /// that is not complete is looked at again as late, and what is said of a silent Ironic stays in the same words: machines that
 /// were read before may still tell of it in others.
 pub const READING_MAX: Duration = Duration::from_secs(60);

@@ -33,6 +33,7 @@ use crate::resource::Resource;
 use crate::sighting::Sighting;
 use crate::status;
 use crate::text;
+use crate::waits::MAKING_MAX;
 
 /// One host to be made.
 #[derive(Clone, Copy, Debug)]
@@ -49,14 +50,13 @@ pub struct Order<'a> {
     pub nodes: &'a Nodes,
 }
 
-/// Makes a host. It is in the index before this returns, so that the next pass knows it. Where its hardware has to be read
-/// again, that is waited for no longer than this.
-pub async fn create(context: &Context, order: Order<'_>, patience: Duration) -> Made {
+/// Makes a host. It is in the index before this returns, so that the next pass knows it.
+pub async fn create(context: &Context, order: Order<'_>) -> Made {
     let Order { resource, machine, verdict, name, .. } = order;
     let Some(facts) = machine.inventory.facts() else { return Made::Stale };
     let details = match order.nodes.details(machine.node).cloned() {
         Some(details) => details,
-        None => match observe::details(context, machine.node, patience).await {
+        None => match observe::details(context, machine.node).await {
             Ok(Some(details)) => details,
             // What that says of the machine is read as that of any other.
             Ok(None) => return Made::Stale,
@@ -76,7 +76,7 @@ pub async fn create(context: &Context, order: Order<'_>, patience: Duration) -> 
             return Made::Stale;
         }
         let fit = fit_driver(context, machine.node, &bmc.address);
-        match observe::within(patience, "the driver of a node", fit).await {
+        match observe::within(MAKING_MAX, "the driver of a node", fit).await {
             Ok(None) => {}
             Ok(Some(made)) => return made,
             Err(error) => {

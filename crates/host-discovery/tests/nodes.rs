@@ -135,21 +135,6 @@ fn a_machine_that_somebody_names_in_ironic_is_counted_until_it_has_a_host() {
 }
 
 #[test]
-fn only_a_node_that_nobody_touched_meanwhile_is_the_machine_that_it_was() {
-    let mut known = Known::new();
-    known.list(1);
-    let unchanged = |known: &Known, more: Value| known.nodes.unchanged(&shown(1, &more));
-    assert_eq!(unchanged(&known, json!({})), Some(node(1)));
-    assert_eq!(unchanged(&known, json!({"name": "metal~x"})), None);
-    assert_eq!(unchanged(&known, json!({"provision_state": "manageable"})), None);
-    let marked = json!({"extra": {"ferrite_had_host": "metal/x"}});
-    assert_eq!(unchanged(&known, marked.clone()), None, "it had a host meanwhile");
-    known.nodes.marked(node(1));
-    assert_eq!(unchanged(&known, marked), Some(node(1)), "that is known");
-    assert_eq!(known.nodes.unchanged(&shown(2, &json!({}))), None);
-}
-
-#[test]
 fn what_is_not_there_is_read_again_when_all_nodes_are_listed_and_what_is_too_large_is_not() {
     for (reading, again) in [
         (Reading::None, true),
@@ -213,17 +198,6 @@ fn an_error_is_kept_cut_and_a_list_that_is_without_it_leaves_it() {
     assert_eq!(kept(&known), 256);
     known.list(1);
     assert_eq!(kept(&known), 256);
-}
-
-#[test]
-fn a_list_goes_on_before_the_oldest_of_the_machines_that_wait() {
-    let mut known = Known::new();
-    for number in [3, 1, 2] {
-        known.list(number);
-    }
-    let before = |number| known.nodes.before(node(number));
-    assert_eq!([before(3), before(1), before(2)], [None, Some(node(3)), Some(node(1))]);
-    assert_eq!(before(4), None);
 }
 
 #[test]

@@ -62,7 +62,7 @@ pub struct PortQuery {
 }
 
 /// Reads a list page by page, oldest object first.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Pager<T> {
     client: Client,
     path: String,
