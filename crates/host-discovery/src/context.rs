@@ -1,6 +1,6 @@
 //! What every pass shares.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -45,8 +45,8 @@ pub struct Context {
     pub index: Shared<Index>,
     /// What happened since all machines were last decided about.
     pub inbox: Shared<Vec<News>>,
-    /// Nodes that are to be marked, and whether that was handed over.
-    pub unmarked: Shared<BTreeMap<Unmarked, bool>>,
+    /// Nodes that are being marked.
+    pub marks: Shared<BTreeSet<Unmarked>>,
     /// Machines that are being read.
     pub jobs: Shared<HashMap<NodeId, Job>>,
     /// What the discoveries' statuses are to say.
@@ -131,14 +131,9 @@ impl Context {
         }
     }
 
-    /// It is to be written down on a node that it had a host, when its turn comes.
-    pub fn mark(&self, it: Unmarked) {
-        self.unmarked.with(|all| *all.entry(it).or_insert(false));
-    }
-
-    /// It bears the mark now, or is gone.
+    /// A node bears the mark now, or is gone.
     pub fn needs_no_mark(&self, it: &Unmarked) {
-        self.unmarked.with(|all| all.remove(it));
+        self.marks.with(|all| all.remove(it));
     }
 
     /// What was handed over and did not end. The engine forgets keys whose turn comes while this process may not act, and a
@@ -146,13 +141,14 @@ impl Context {
     pub fn handed_over(&self) -> Vec<Key> {
         let jobs =
             self.jobs.with(|jobs| jobs.keys().copied().map(Key::Machine).collect::<Vec<_>>());
-        let marks = self.unmarked.with(|all| handed(all).map(Key::Mark).collect::<Vec<_>>());
+        let marks = self.marks.with(|all| all.iter().cloned().map(Key::Mark).collect::<Vec<_>>());
         [jobs, marks].concat()
     }
 
     /// Has nodes marked that are to be. `at_work`: Ironic is asked about machines that are read, or whose hosts are made.
-    pub fn hand_marks_over(&self, at_work: bool) {
-        for it in self.unmarked.with(|all| next_marks(all, at_work)) {
+    pub fn hand_marks_over(&self, unmarked: &mut BTreeSet<Unmarked>, at_work: bool) {
+        for it in next_marks(unmarked, at_work) {
+            self.marks.with(|all| all.insert(it.clone()));
             self.lookout.enqueue(Key::Mark(it), Class::Background);
         }
     }
@@ -176,19 +172,9 @@ impl Context {
 }
 
 /// The nodes that are marked next. Thousands of machines that come at once wait for none of these.
-fn next_marks(all: &mut BTreeMap<Unmarked, bool>, at_work: bool) -> Vec<Unmarked> {
-    let most = if at_work { MARKS_BESIDE_WORK } else { all.len() };
-    let waiting = all.iter_mut().filter(|(_, handed_over)| !**handed_over).take(most);
-    waiting
-        .map(|(it, handed_over)| {
-            *handed_over = true;
-            it.clone()
-        })
-        .collect()
-}
-
-fn handed(all: &BTreeMap<Unmarked, bool>) -> impl Iterator<Item = Unmarked> {
-    all.iter().filter(|(_, handed_over)| **handed_over).map(|(it, _)| it.clone())
+fn next_marks(unmarked: &mut BTreeSet<Unmarked>, at_work: bool) -> Vec<Unmarked> {
+    let most = if at_work { MARKS_BESIDE_WORK } else { unmarked.len() };
+    (0..most).map_while(|_| unmarked.pop_first()).collect()
 }
 
 #[cfg(test)]
@@ -199,13 +185,9 @@ mod tests {
     fn nodes_are_marked_one_by_one_while_there_is_other_work_and_then_all() {
         let host = ObjectKey::new("metal", "h");
         let unmarked = |node: u128| Unmarked { node: NodeId::from(node), host: host.clone() };
-        let mut all: BTreeMap<Unmarked, bool> = (0..100).map(|it| (unmarked(it), false)).collect();
-        let first = next_marks(&mut all, true);
-        assert_eq!(first.len(), MARKS_BESIDE_WORK);
-        // Who begins to act again goes on with these.
-        assert_eq!(handed(&all).collect::<Vec<_>>(), first);
+        let mut all: BTreeSet<Unmarked> = (0..100).map(unmarked).collect();
+        assert_eq!(next_marks(&mut all, true).len(), MARKS_BESIDE_WORK);
         assert_eq!(next_marks(&mut all, false).len(), 100 - MARKS_BESIDE_WORK);
         assert!(next_marks(&mut all, true).is_empty());
-        assert_eq!(handed(&all).count(), 100);
     }
 }

@@ -68,7 +68,7 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
         discoveries: watched.store,
         index: Shared::default(),
         inbox: Shared::default(),
-        unmarked: Shared::default(),
+        marks: Shared::default(),
         jobs: Shared::default(),
         status_plans: Shared::default(),
         adoptions: Shared::default(),

@@ -7,7 +7,7 @@
 
 mod track;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Instant;
 
 use controller_kit::engine::ObjectKey;
@@ -50,6 +50,8 @@ pub struct Nodes {
     settled: HashMap<NodeId, Settled>,
     /// Nodes whose host went before a list showed them, and that host: kept until a list is complete.
     left: HashMap<NodeId, ObjectKey>,
+    /// Nodes that are to be marked as ones that had a host.
+    pub unmarked: BTreeSet<Unmarked>,
     most: usize,
     facts: usize,
     details: usize,
@@ -156,13 +158,14 @@ impl Nodes {
         }
     }
 
-    /// Takes a node as a list shows it, without its error. Tells of one that is a host that a discovery made, or was one,
-    /// and does not bear the mark, or bears it no longer.
-    pub fn note(&mut self, node: &ironic::Node, hosts: &Index, at: Instant) -> Option<Unmarked> {
-        let id = NodeId::parse(&node.uuid)?;
+    /// Takes a node as a list shows it, without its error. One that is a host that a discovery made, or was one, and does not bear
+    /// the mark, or bears it no longer, is to be marked.
+    pub fn note(&mut self, node: &ironic::Node, hosts: &Index, at: Instant) {
+        let Some(id) = NodeId::parse(&node.uuid) else { return };
         let (marked, enrolled) = (is_marked(node), is_enrolled(node));
         let left = self.left.get(&id).filter(|_| !marked).cloned();
-        let left = left.map(|host| Unmarked { node: id, host });
+        let was_left = left.is_some();
+        self.unmarked.extend(left.map(|host| Unmarked { node: id, host }));
         let round = self.round;
         if let Some(track) = self.track(id) {
             let changed = track.machine.is_changed(node);
@@ -177,12 +180,12 @@ impl Nodes {
             if (changed || unread) && track.look.is_none() {
                 (track.look, track.is_relook) = (Some(at), !changed);
             }
-            return left;
+            return;
         }
         let earlier = self.settled.remove(&id);
         let order = earlier.as_ref().map_or(self.next, |it| it.order);
         self.next = self.next.max(order + 1);
-        let had_host = marked || left.is_some() || earlier.as_ref().is_some_and(|it| it.had_host);
+        let had_host = marked || was_left || earlier.as_ref().is_some_and(|it| it.had_host);
         let known = hosts.known(id, node.name.as_deref(), &[], None, |_| false);
         let registered = node.name.is_some() || !enrolled;
         // Another host may be this machine by an address, and which it has is not known before it is read.
@@ -200,17 +203,19 @@ impl Nodes {
         };
         // Also one that was lost: after the next start nobody would know that the node had a host. One that is on its way
         // is written once more at most.
-        let lacks_mark = !had_host || (node.extra.is_some() && !marked);
-        let unmarked = settled.as_ref().filter(|(_, ours)| *ours && lacks_mark);
-        let unmarked = unmarked.and_then(|(host, _)| host.clone());
-        let unmarked = left.or(unmarked.map(|host| Unmarked { node: id, host }));
+        let lacks_mark = !was_left && (!had_host || (node.extra.is_some() && !marked));
+        if let Some((Some(host), true)) = &settled
+            && lacks_mark
+        {
+            self.unmarked.insert(Unmarked { node: id, host: host.clone() });
+        }
         if let Some((host, ours)) = settled.filter(|_| !contested) {
             self.settled.insert(id, Settled { order, round, host, ours, had_host });
-            return unmarked;
+            return;
         }
         if self.is_full() {
             self.left_out += 1;
-            return unmarked;
+            return;
         }
         let machine =
             Machine { name: node.name.clone(), enrolled, had_host, ..Machine::unread(id) };
@@ -219,7 +224,6 @@ impl Nodes {
         let seen = Some(at);
         let track = Track { machine, round, seen, marked, look, contested, ..Track::default() };
         self.insert(order, track, at);
-        unmarked
     }
 
     /// Takes nodes of which a list shows the identity alone. What they are, and whether somebody registered them, is not known
@@ -383,9 +387,8 @@ impl Nodes {
     }
 
     /// Settles what was decided: machines that are hosts or somebody else's need no more looks, incomplete ones get
-    /// their next. Tells which nodes are to be marked.
-    pub fn settle(&mut self, plan: &HostPlan, at: Instant) -> Vec<Unmarked> {
-        let mut unmarked = Vec::new();
+    /// their next.
+    pub fn settle(&mut self, plan: &HostPlan, at: Instant) {
         for verdict in &plan.verdicts {
             let node = verdict.node;
             let Some(&order) = self.places.get(&node) else { continue };
@@ -397,7 +400,8 @@ impl Nodes {
                         Some(Step::Remember { host }) => Some(host),
                         Some(Step::Create { .. }) | None => None,
                     };
-                    unmarked.extend(remember.map(|host| Unmarked { node, host: host.clone() }));
+                    let unmarked = remember.map(|host| Unmarked { node, host: host.clone() });
+                    self.unmarked.extend(unmarked);
                     let settled = Settled {
                         order,
                         round: track.round,
@@ -414,7 +418,6 @@ impl Nodes {
                 _ => {}
             }
         }
-        unmarked
     }
 
     /// Hosts went, or lost what they were known by: their nodes are machines again, which have to be read.
@@ -436,25 +439,20 @@ impl Nodes {
         }
     }
 
-    /// The mark is on the node, or on its way there.
-    pub fn marked(&mut self, node: NodeId) {
-        if let Some(had_host) = self.had_host(node) {
-            *had_host = true;
+    /// A host was made for this node, or went that was: the process that made it may have ended before it wrote that down. Of a
+    /// node that no list has shown yet it is kept until one does.
+    pub fn remember(&mut self, it: Unmarked) {
+        match self.had_host(it.node).map(|had_host| std::mem::replace(had_host, true)) {
+            Some(true) => {}
+            Some(false) => drop(self.unmarked.insert(it)),
+            None => {
+                if self.left.len() >= self.most {
+                    // Those that went long ago bear the mark by now.
+                    self.left.clear();
+                }
+                self.left.insert(it.node, it.host);
+            }
         }
-    }
-
-    /// A host went that was made for this node. Tells whether that is to be written down: the process that made the host
-    /// may have ended before it did so. Of a node that no list has shown yet it is kept until one does.
-    pub fn left(&mut self, it: Unmarked) -> Option<Unmarked> {
-        if let Some(had_host) = self.had_host(it.node) {
-            return (!std::mem::replace(had_host, true)).then_some(it);
-        }
-        if self.left.len() >= self.most {
-            // Those that went long ago bear the mark by now.
-            self.left.clear();
-        }
-        self.left.insert(it.node, it.host);
-        None
     }
 
     fn had_host(&mut self, node: NodeId) -> Option<&mut bool> {

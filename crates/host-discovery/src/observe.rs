@@ -19,7 +19,7 @@ use crate::context::{Context, News};
 use crate::hardware::{HardwareDetails, LateFields};
 use crate::inventory::{InventoryDigest, MOST_PORTS, Port};
 use crate::machine::Reading;
-use crate::model::{Job, Unmarked};
+use crate::model::Job;
 use crate::node_id::NodeId;
 use crate::nodes::{Look, Nodes};
 use crate::reason::Pass;
@@ -88,7 +88,7 @@ pub async fn poll(
     };
     let page = next_page(&mut list.pages).await?.unwrap_or_default();
     let at = Instant::now();
-    note(context, nodes, &page, at);
+    context.index.with(|index| page.iter().for_each(|node| nodes.note(node, index, at)));
     nodes.note_unread(list.pages.unread(), at);
     if !list.pages.is_done() {
         return Ok(None);
@@ -132,16 +132,6 @@ async fn is_worth_another(error: &Error, attempts: &mut u32) -> bool {
         tokio::time::sleep(ATTEMPT_PAUSE).await;
     }
     again
-}
-
-/// Takes notice of nodes that Ironic showed at that moment, and has those marked that had a host.
-pub fn note(context: &Context, nodes: &mut Nodes, page: &[ironic::Node], at: Instant) {
-    let unmarked: Vec<Unmarked> = context
-        .index
-        .with(|index| page.iter().filter_map(|node| nodes.note(node, index, at)).collect());
-    for it in unmarked {
-        context.mark(it);
-    }
 }
 
 /// Reads a machine, and tells what came of it; nothing where nobody wants that any more.

@@ -117,7 +117,8 @@ impl Table {
         if self.may_read() {
             self.hand_out(context).await;
         }
-        context.hand_marks_over(has_made || self.nodes.has_unread(Instant::now()));
+        let at_work = has_made || self.nodes.has_unread(Instant::now());
+        context.hand_marks_over(&mut self.nodes.unmarked, at_work);
         self.look_at_discoveries(context);
         context.lookout.enqueue_after(Key::All, Urgency::Urgent, self.rest());
         Ok(())
@@ -156,9 +157,8 @@ impl Table {
                 News::Host(Change::Less(host)) => drop(gone.insert(host)),
                 News::Host(Change::Gone(known)) => {
                     gone.insert(known.host.clone());
-                    let unmarked = known.made_for.map(|node| Unmarked { node, host: known.host });
-                    if let Some(unmarked) = unmarked.and_then(|it| self.nodes.left(it)) {
-                        context.mark(unmarked);
+                    if let Some(node) = known.made_for {
+                        self.nodes.remember(Unmarked { node, host: known.host });
                     }
                 }
                 News::Read(node, look, at) => {
@@ -175,11 +175,7 @@ impl Table {
                     (self.next_full, self.next_poll) = (now, now);
                 }
                 News::Made(node, made) => self.made(node, made),
-                News::Decided(plan, at) => {
-                    for unmarked in self.nodes.settle(&plan, at) {
-                        context.mark(unmarked);
-                    }
-                }
+                News::Decided(plan, at) => self.nodes.settle(&plan, at),
             }
         }
         self.nodes.unsettle(&gone, Instant::now());
@@ -279,8 +275,8 @@ impl Table {
         match made {
             // Also if a person deletes it before the next pass.
             Made::Created(host, _) => {
-                self.nodes.marked(node);
                 self.refusals.taken(node, &host, now);
+                self.nodes.remember(Unmarked { node, host });
             }
             Made::Exists => self.refusals.made(node),
             Made::Failed(cause, text) => {

@@ -110,7 +110,6 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
     match sent("create a host", post(client, &resource.namespace, &host)).await {
         Ok(made) => {
             let key = ObjectKey::new(&resource.namespace, name);
-            context.mark(Unmarked { node: machine.node, host: key.clone() });
             context.index.with(|index| index.answer(&made));
             context.metrics.created.inc();
             tracing::info!(

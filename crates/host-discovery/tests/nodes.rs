@@ -48,7 +48,18 @@ impl Known {
     /// Ironic lists a node, a second after what was before. Gives what is to be written down.
     fn list(&mut self, number: u8) -> Option<Unmarked> {
         self.at += Duration::from_secs(1);
-        self.nodes.note(&shown(number, &json!({})), &self.hosts, self.at)
+        self.note(&shown(number, &json!({})))
+    }
+
+    fn note(&mut self, node: &ironic::Node) -> Option<Unmarked> {
+        self.nodes.note(node, &self.hosts, self.at);
+        self.nodes.unmarked.pop_first()
+    }
+
+    /// A host of a node goes.
+    fn left(&mut self, it: Unmarked) -> Option<Unmarked> {
+        self.nodes.remember(it);
+        self.nodes.unmarked.pop_first()
     }
 
     fn read(&mut self, number: u8, inventory: Reading, node: Option<ironic::Node>) {
@@ -112,7 +123,7 @@ fn a_machine_has_the_name_that_ironic_last_told() {
     let name = |known: &Known| known.nodes.machines()[0].name.clone();
     assert_eq!(name(&known), None);
     let named = shown(1, &json!({"name": "metal~x"}));
-    known.nodes.note(&named, &known.hosts, known.at);
+    known.note(&named);
     assert_eq!(name(&known).as_deref(), Some("metal~x"));
 }
 
@@ -127,10 +138,10 @@ fn a_machine_that_somebody_names_in_ironic_is_counted_until_it_has_a_host() {
     known.list(1);
     assert_eq!(counted(&known), 0);
     let named = shown(1, &json!({"name": "metal~x"}));
-    known.nodes.note(&named, &known.hosts, known.at);
+    known.note(&named);
     assert_eq!((known.judge(), counted(&known)), (Some(Reason::Registered), 1));
     known.host("x", mac(1, 0), None);
-    known.nodes.note(&named, &known.hosts, known.at);
+    known.note(&named);
     assert_eq!((known.nodes.known(), counted(&known)), (1, 0));
 }
 
@@ -269,7 +280,7 @@ fn a_node_with_an_error_is_read_less_and_less_often_until_something_changes() {
     }
     assert_eq!(known.due(), []);
     let moved = shown(1, &json!({"provision_state": "inspect failed"}));
-    known.nodes.note(&moved, &known.hosts, known.at);
+    known.note(&moved);
     assert_eq!(known.due(), [node(1)]);
 }
 
@@ -301,7 +312,7 @@ fn a_node_that_ironic_fails_for_is_asked_about_less_and_less_often_and_told_afte
     assert_eq!(known.due(), [node(2), node(1)]);
     known.nodes.read(node(1), Look::Failed(Class::Busy, String::new()), known.at);
     let moved = shown(1, &json!({"provision_state": "inspect failed"}));
-    known.nodes.note(&moved, &known.hosts, known.at);
+    known.note(&moved);
     assert!(known.due().contains(&node(1)));
     known.read(1, Reading::Facts(Box::new(facts(1))), None);
     assert_eq!(known.nodes.machines()[0].unanswered, None);
@@ -332,11 +343,11 @@ fn had(number: u8) -> Unmarked {
 fn a_node_whose_host_another_process_made_and_a_person_deleted_had_one() {
     let mut known = Known::new();
     known.list(1);
-    assert_eq!(known.nodes.left(had(1)), Some(had(1)));
+    assert_eq!(known.left(had(1)), Some(had(1)));
     assert!(known.nodes.machines()[0].had_host);
-    assert_eq!(known.nodes.left(had(1)), None, "it is on its way");
+    assert_eq!(known.left(had(1)), None, "it is on its way");
     // Also where no list has shown the node yet, and however often one breaks off.
-    assert_eq!(known.nodes.left(had(2)), None);
+    assert_eq!(known.left(had(2)), None);
     for _ in 0..2 {
         known.nodes.begin();
         assert_eq!((known.list(1), known.list(2)), (None, Some(had(2))));
@@ -373,7 +384,7 @@ fn machine_is_unread_while_ironic_fails_for_it_whatever_it_said_before() {
 fn of_nodes_whose_hosts_went_no_more_are_kept_than_have_places() {
     let mut known = Known::new();
     for number in 1..=10 {
-        known.nodes.left(had(number));
+        known.left(had(number));
     }
     assert_eq!((known.list(9), known.list(10)), (None, Some(had(10))));
 }
@@ -431,7 +442,7 @@ fn a_machine_that_another_host_might_have_claimed_is_read_once() {
     let named = shown(1, &json!({ "name": "metal~n1", "provision_state": "manageable" }));
     let list = |known: &mut Known| {
         known.at += Duration::from_secs(1);
-        known.nodes.note(&named, &known.hosts, known.at)
+        known.note(&named)
     };
     list(&mut known);
     assert_eq!(known.due(), [node(1)]);
@@ -480,10 +491,10 @@ fn a_mark_that_a_person_took_off_is_off_and_one_that_is_on_its_way_is_not() {
     let mut known = Known::new();
     known.list(1);
     let list = |known: &mut Known, more: &Value| {
-        known.nodes.note(&shown(1, more), &known.hosts, known.at);
+        known.note(&shown(1, more));
         known.nodes.machines()[0].had_host
     };
-    known.nodes.left(had(1));
+    known.left(had(1));
     assert!(list(&mut known, &unmarked), "Ironic does not show it yet");
     assert!(list(&mut known, &marked));
     assert!(list(&mut known, &json!({})), "the answer does not say what stands there");
@@ -503,7 +514,7 @@ fn who_deletes_a_host_whose_mark_was_lost_meanwhile_does_not_get_it_back() {
     let mut known = Known::new();
     known.host("n1", mac(1, 0), Some(node(1)));
     let list = |known: &mut Known, more: &Value| {
-        known.nodes.note(&shown(1, more), &known.hosts, known.at);
+        known.note(&shown(1, more));
     };
     list(&mut known, &marked);
     known.host_goes("n1");
@@ -520,12 +531,11 @@ fn a_mark_that_was_lost_while_the_host_is_there_is_written_again() {
     known.host("n1", mac(1, 0), Some(node(1)));
     let list = |known: &mut Known, number, more: &Value| {
         known.at += Duration::from_secs(1);
-        known.nodes.note(&shown(number, more), &known.hosts, known.at)
+        known.note(&shown(number, more))
     };
     assert_eq!(list(&mut known, 1, &marked), None);
     assert_eq!(list(&mut known, 1, &json!({})), None, "the answer does not say what stands there");
     assert_eq!(list(&mut known, 1, &unmarked), Some(had(1)));
-    known.nodes.marked(node(1));
     assert_eq!(list(&mut known, 1, &marked), None, "it is there again");
     // A host that a person made leaves none.
     known.host("n2", mac(2, 0), None);
