@@ -7,7 +7,7 @@
 
 mod track;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Instant;
 
 use controller_kit::engine::ObjectKey;
@@ -20,9 +20,9 @@ use crate::machine::{Machine, Reading, Shown};
 use crate::model::{HostPlan, Step, Unmarked, Verdict};
 use crate::node_id::NodeId;
 use crate::reason::Reason;
-use crate::waits::IRONIC_RETRY_MAX;
+use crate::waits::{IRONIC_RETRY_MAX, REST_MAX};
 
-use track::{Settled, Track, rest_after};
+use track::{Settled, Track};
 
 /// The state in which Ironic keeps what it discovered.
 pub const ENROLL: &str = "enroll";
@@ -44,9 +44,8 @@ const FAILURES: u32 = 3;
 /// Every node that Ironic showed.
 #[derive(Clone, Debug, Default)]
 pub struct Nodes {
-    /// Machines that may become hosts, by their places in Ironic's order, which is that of their age.
-    waiting: BTreeMap<u64, Track>,
-    places: HashMap<NodeId, u64>,
+    /// Machines that may become hosts.
+    waiting: HashMap<NodeId, Track>,
     settled: HashMap<NodeId, Settled>,
     /// Nodes whose host went before a list showed them, and that host: kept until a list is complete.
     left: HashMap<NodeId, ObjectKey>,
@@ -96,7 +95,9 @@ impl Nodes {
 
     /// Machines that may become hosts, oldest first.
     pub fn machines(&self) -> Vec<&Machine> {
-        self.waiting.values().map(|track| &track.machine).collect()
+        let mut all: Vec<_> = self.waiting.values().collect();
+        all.sort_unstable_by_key(|track| track.order);
+        all.into_iter().map(|track| &track.machine).collect()
     }
 
     /// How many nodes are hosts.
@@ -113,7 +114,7 @@ impl Nodes {
 
     /// Whether Ironic showed this node and it has a place.
     pub fn has(&self, node: NodeId) -> bool {
-        self.places.contains_key(&node) || self.settled.contains_key(&node)
+        self.is_machine(node) || self.settled.contains_key(&node)
     }
 
     /// How many nodes there are that have a place.
@@ -167,18 +168,12 @@ impl Nodes {
         let was_left = left.is_some();
         self.unmarked.extend(left.map(|host| Unmarked { node: id, host }));
         let round = self.round;
-        if let Some(track) = self.track(id) {
+        if let Some(track) = self.waiting.get_mut(&id) {
             let changed = track.machine.is_changed(node);
-            let unread = track.machine.is_unread() && track.rest.is_none_or(|rest| rest <= at);
             track.take(node);
             (track.round, track.seen) = (round, Some(at));
             if changed {
-                (track.useless, track.rest, track.is_relook) = (0, None, false);
-                // What Ironic fails for is tried once more.
-                track.look = track.look.filter(|_| track.failures == 0);
-            }
-            if (changed || unread) && track.look.is_none() {
-                (track.look, track.is_relook) = (Some(at), !changed);
+                track.look_at(track.look.map_or(at, |look| look.min(at)));
             }
             return;
         }
@@ -221,9 +216,19 @@ impl Nodes {
             Machine { name: node.name.clone(), enrolled, had_host, ..Machine::unread(id) };
         // What somebody registered is not read: only a new machine becomes a host.
         let look = (!registered || contested).then_some(at);
-        let seen = Some(at);
-        let track = Track { machine, round, seen, marked, look, contested, ..Track::default() };
-        self.insert(order, track, at);
+        let (since, seen) = (Some(at), Some(at));
+        let track = Track {
+            machine,
+            order,
+            since,
+            round,
+            seen,
+            marked,
+            look,
+            contested,
+            ..Track::default()
+        };
+        self.waiting.insert(id, track);
     }
 
     /// Takes nodes of which a list shows the identity alone. What they are, and whether somebody registered them, is not known
@@ -233,29 +238,23 @@ impl Nodes {
         for node in ids.iter().filter_map(|id| NodeId::parse(id)) {
             if let Some(settled) = self.settled.get_mut(&node) {
                 settled.round = round;
-            } else if let Some(track) = self.track(node) {
+            } else if let Some(track) = self.waiting.get_mut(&node) {
                 track.round = round;
             } else if self.is_full() {
                 self.left_out += 1;
             } else {
-                let machine = Machine::unread(node);
-                let track = Track { machine, round, look: Some(at), ..Track::default() };
-                self.insert(self.next, track, at);
+                self.waiting.insert(node, Track::unread(node, self.next, round, at));
                 self.next += 1;
             }
         }
     }
 
     /// Machines that are to be read, so many at most, in the order in which their turn came; those that said nothing before
-    /// come last: there may be thousands of them at every list, and a new machine waits for none.
+    /// come last: there may be thousands of them, and a new machine waits for none.
     pub fn due(&self, at: Instant, most: usize) -> Vec<NodeId> {
-        let due = self.waiting.values().filter_map(|track| {
-            let look = track.look.filter(|_| track.is_due(at))?;
-            Some((track.is_relook, look, track.machine.node))
-        });
-        let mut due: Vec<_> = due.collect();
-        due.sort_by_key(|(is_relook, look, _)| (*is_relook, *look));
-        due.into_iter().map(|(_, _, node)| node).take(most).collect()
+        let mut due: Vec<_> = self.waiting.values().filter(|track| track.is_due(at)).collect();
+        due.sort_unstable_by_key(|track| (track.vain > 0, track.look, track.order));
+        due.into_iter().map(|track| track.machine.node).take(most).collect()
     }
 
     /// Says for how long each machine is known.
@@ -266,10 +265,11 @@ impl Nodes {
         }
     }
 
-    /// Whether it will soon be known of a machine what it is; not of one that hangs, or that Ironic has failed for again and
-    /// again.
+    /// Whether it will soon be known of a machine what it is; not of one that hangs, that Ironic could not inspect, or that it has
+    /// failed for again and again.
     pub fn has_unread(&self, at: Instant) -> bool {
-        self.waiting.values().any(|it| it.is_unread(at) && it.failures < FAILURES)
+        let is_told = |it: &Track| it.vain >= FAILURES || it.machine.last_error.is_some();
+        self.waiting.values().any(|it| it.is_unread(at) && !is_told(it))
     }
 
     /// When the next one is to be read.
@@ -286,7 +286,7 @@ impl Nodes {
     /// A machine is being read from now on, until [`Nodes::read`] is told what came of it. That it had no inventory before says
     /// nothing any more: Ironic may have one now, and fail to give it.
     pub fn reads(&mut self, node: NodeId, at: Instant) {
-        if let Some(track) = self.track(node) {
+        if let Some(track) = self.waiting.get_mut(&node) {
             track.reading = Some(at);
             if track.machine.inventory == Reading::None {
                 track.machine.inventory = Reading::Unread;
@@ -296,18 +296,15 @@ impl Nodes {
 
     /// Takes what was read of a machine.
     pub fn read(&mut self, node: NodeId, look: Look, at: Instant) {
-        let place = self.places.get(&node);
-        let Some(track) = place.and_then(|place| self.waiting.get_mut(place)) else { return };
+        let Some(track) = self.waiting.get_mut(&node) else { return };
         track.reading = None;
         match look {
             Look::Gone => self.forget(node),
             Look::Failed(class, text) => {
-                track.failures = track.failures.saturating_add(1);
-                (track.look, track.is_relook) =
-                    (Some(at + rest_after(track.failures).min(IRONIC_RETRY_MAX)), true);
+                track.look_later(at, IRONIC_RETRY_MAX);
                 // The same failure may be put in other words each time.
                 let told = track.machine.unanswered.as_ref().map(|(told, _)| *told);
-                if track.failures >= FAILURES && told != Some(class) {
+                if track.vain >= FAILURES && told != Some(class) {
                     track.machine.unanswered = Some((class, abridged(&text, LONGEST_ERROR)));
                 }
             }
@@ -321,20 +318,16 @@ impl Nodes {
                 }
                 let machine = &mut track.machine;
                 machine.unanswered = None;
-                track.failures = 0;
                 track.contested = false;
                 self.facts -= machine.bytes();
                 machine.inventory = inventory;
                 machine.ports = ports;
                 machine.ports.shrink_to_fit();
                 self.facts += machine.bytes();
-                track.useless = match (machine.is_useless(), machine.last_error == error) {
-                    (true, true) => track.useless.saturating_add(1),
-                    (true, false) => 1,
-                    (false, _) => 0,
-                };
-                track.rest = (track.useless > 0).then(|| at + rest_after(track.useless));
-                track.look_at(None);
+                if !machine.is_unread() || machine.last_error != error {
+                    track.vain = 0;
+                }
+                track.look = None;
                 self.details -= track.details_size();
                 track.details = details;
                 if self.details + track.details_size() > MOST_DETAILS {
@@ -352,47 +345,46 @@ impl Nodes {
 
     /// The details of a machine, if there was room for them.
     pub fn details(&self, node: NodeId) -> Option<&HardwareDetails> {
-        self.tracked(node)?.details.as_ref()
+        self.waiting.get(&node)?.details.as_ref()
     }
 
     /// When Ironic last showed a machine.
     pub fn seen(&self, node: NodeId) -> Option<Instant> {
-        self.tracked(node)?.seen
+        self.waiting.get(&node)?.seen
     }
 
     /// Whether a node is among those that may become hosts.
     pub fn is_machine(&self, node: NodeId) -> bool {
-        self.places.contains_key(&node)
+        self.waiting.contains_key(&node)
     }
 
     /// Whether a machine said all that a host is made of.
     pub fn is_whole(&self, node: NodeId) -> bool {
-        self.tracked(node).is_some_and(|track| track.machine.is_whole())
+        self.waiting.get(&node).is_some_and(|track| track.machine.is_whole())
     }
 
     /// Has a machine read anew.
     pub fn look_at(&mut self, node: NodeId, at: Instant) {
-        if let Some(track) = self.track(node) {
-            track.look_at(Some(at));
+        if let Some(track) = self.waiting.get_mut(&node) {
+            track.look_at(at);
         }
     }
 
     /// How many nodes are hosts once that is settled.
     pub fn known_after(&self, plan: &HostPlan) -> u32 {
         let is_new = |it: &&Verdict| {
-            it.reason == Reason::Known && self.tracked(it.node).is_some_and(|it| !it.contested)
+            it.reason == Reason::Known && self.waiting.get(&it.node).is_some_and(|it| !it.contested)
         };
         let new = plan.verdicts.iter().filter(is_new).count();
         self.known().saturating_add(u32::try_from(new).unwrap_or(u32::MAX))
     }
 
     /// Settles what was decided: machines that are hosts or somebody else's need no more looks, incomplete ones get
-    /// their next.
+    /// their next. One that Ironic could not inspect, say, most likely stays so: it is looked at less and less often.
     pub fn settle(&mut self, plan: &HostPlan, at: Instant) {
         for verdict in &plan.verdicts {
             let node = verdict.node;
-            let Some(&order) = self.places.get(&node) else { continue };
-            let Some(track) = self.waiting.get_mut(&order) else { continue };
+            let Some(track) = self.waiting.get_mut(&node) else { continue };
             match verdict.reason {
                 Reason::Known if track.contested => {}
                 Reason::Known | Reason::Registered => {
@@ -403,7 +395,7 @@ impl Nodes {
                     let unmarked = remember.map(|host| Unmarked { node, host: host.clone() });
                     self.unmarked.extend(unmarked);
                     let settled = Settled {
-                        order,
+                        order: track.order,
                         round: track.round,
                         host: verdict.hosts.first().cloned(),
                         ours: remember.is_some(),
@@ -412,10 +404,11 @@ impl Nodes {
                     self.settled.insert(node, settled);
                     self.forget(node);
                 }
-                Reason::AwaitsInventory | Reason::AwaitsPorts if track.look.is_none() => {
-                    track.look_at(verdict.again.map(|wait| at + wait));
+                _ if track.look.is_some() || !track.machine.is_unread() => {}
+                Reason::AwaitsInventory | Reason::AwaitsPorts => {
+                    track.look_at(at + verdict.again.unwrap_or_default());
                 }
-                _ => {}
+                _ => track.look_later(at, REST_MAX),
             }
         }
     }
@@ -432,10 +425,9 @@ impl Nodes {
             let Some(settled) = self.settled.remove(&node) else { continue };
             // The mark may not have reached Ironic yet.
             let had_host = settled.had_host || settled.ours;
-            let machine = Machine { had_host, ..Machine::unread(node) };
-            let (round, look) = (settled.round, Some(at));
-            let track = Track { machine, round, look, contested: true, ..Track::default() };
-            self.insert(settled.order, track, at);
+            let mut track = Track::unread(node, settled.order, settled.round, at);
+            (track.machine.had_host, track.contested) = (had_host, true);
+            self.waiting.insert(node, track);
         }
     }
 
@@ -459,26 +451,12 @@ impl Nodes {
         if let Some(settled) = self.settled.get_mut(&node) {
             return Some(&mut settled.had_host);
         }
-        Some(&mut self.waiting.get_mut(self.places.get(&node)?)?.machine.had_host)
-    }
-
-    fn tracked(&self, node: NodeId) -> Option<&Track> {
-        self.waiting.get(self.places.get(&node)?)
-    }
-
-    fn track(&mut self, node: NodeId) -> Option<&mut Track> {
-        self.waiting.get_mut(self.places.get(&node)?)
-    }
-
-    fn insert(&mut self, order: u64, track: Track, at: Instant) {
-        self.places.insert(track.machine.node, order);
-        self.waiting.insert(order, Track { since: Some(at), ..track });
+        Some(&mut self.waiting.get_mut(&node)?.machine.had_host)
     }
 
     /// Keeps a machine no longer.
     fn forget(&mut self, node: NodeId) {
-        let track = self.places.remove(&node).and_then(|order| self.waiting.remove(&order));
-        if let Some(track) = track {
+        if let Some(track) = self.waiting.remove(&node) {
             self.facts -= track.machine.bytes();
             self.details -= track.details_size();
         }
@@ -503,11 +481,6 @@ impl Machine {
             Reading::TooLarge(_) => false,
             Reading::Facts(_) => self.ports.is_empty(),
         }
-    }
-
-    /// Whether it is likely to stay so. The inventory comes last: what has no port then has none that identifies it.
-    fn is_useless(&self) -> bool {
-        self.is_unread() && (self.last_error.is_some() || self.inventory.facts().is_some())
     }
 }
 

@@ -74,6 +74,7 @@ impl Known {
         let look =
             Look::Read { node: read, inventory: Reading::None, details: None, ports: Vec::new() };
         self.nodes.read(node(number), look, self.at);
+        self.judge();
     }
 
     fn due(&self) -> Vec<NodeId> {
@@ -146,7 +147,7 @@ fn a_machine_that_somebody_names_in_ironic_is_counted_until_it_has_a_host() {
 }
 
 #[test]
-fn what_is_not_there_is_read_again_when_all_nodes_are_listed_and_what_is_too_large_is_not() {
+fn what_is_not_there_is_read_again_and_what_is_too_large_is_not() {
     for (reading, again) in [
         (Reading::None, true),
         (Reading::TooLarge(Vec::new()), false),
@@ -156,6 +157,7 @@ fn what_is_not_there_is_read_again_when_all_nodes_are_listed_and_what_is_too_lar
         known.list(1);
         known.read(1, reading.clone(), None);
         assert_eq!(known.due(), []);
+        known.judge();
         known.at += Duration::from_secs(5);
         known.list(1);
         assert_eq!(known.due() == [node(1)], again, "{reading:?}");

@@ -6,13 +6,16 @@ use controller_kit::engine::ObjectKey;
 
 use crate::hardware::HardwareDetails;
 use crate::machine::Machine;
-use crate::waits::{HANGS_AFTER, IRONIC_RETRY, REST_MAX};
+use crate::node_id::NodeId;
+use crate::waits::{HANGS_AFTER, IRONIC_RETRY};
 
 /// Of a machine that may become a host.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Track {
     /// What decides. The rest does not.
     pub(super) machine: Machine,
+    /// Its place among all: Ironic lists the oldest first.
+    pub(super) order: u64,
     /// Since when it is known here.
     pub(super) since: Option<Instant>,
     pub(super) round: u32,
@@ -23,27 +26,33 @@ pub(super) struct Track {
     pub(super) look: Option<Instant>,
     /// Since when it is being read.
     pub(super) reading: Option<Instant>,
-    /// Whether that look is only one more at what said nothing: new machines go before it.
-    pub(super) is_relook: bool,
     /// Whether other hosts may be it than the one that it is known to be: until it is read it is not settled.
     pub(super) contested: bool,
-    /// How often in a row it said nothing of use, and the same.
-    pub(super) useless: u32,
-    /// Until when it is left alone after that.
-    pub(super) rest: Option<Instant>,
-    /// How often in a row Ironic failed when it was asked about it.
-    pub(super) failures: u32,
+    /// How many looks in a row were in vain: Ironic failed, or said nothing of use and the same.
+    pub(super) vain: u32,
     pub(super) details: Option<HardwareDetails>,
 }
 
 impl Track {
+    /// Of a machine that is to be read.
+    pub(super) fn unread(node: NodeId, order: u64, round: u32, at: Instant) -> Self {
+        let machine = Machine::unread(node);
+        Self { machine, order, round, since: Some(at), look: Some(at), ..Self::default() }
+    }
+
     pub(super) fn details_size(&self) -> usize {
         self.details.as_ref().map_or(0, |it| it.text.len())
     }
 
     /// It is to be read, in its turn.
-    pub(super) fn look_at(&mut self, look: Option<Instant>) {
-        (self.look, self.is_relook) = (look, false);
+    pub(super) fn look_at(&mut self, look: Instant) {
+        (self.look, self.vain) = (Some(look), 0);
+    }
+
+    /// It is to be read after a look in vain: four times as late each time, and after new machines.
+    pub(super) fn look_later(&mut self, at: Instant, longest: Duration) {
+        let wait = IRONIC_RETRY * 4_u32.pow(self.vain.min(5));
+        (self.look, self.vain) = (Some(at + wait.min(longest)), self.vain.saturating_add(1));
     }
 
     /// Whether its turn to be read has come.
@@ -73,9 +82,4 @@ pub(super) struct Settled {
     /// Whether the node is to be marked as one that had it.
     pub(super) ours: bool,
     pub(super) had_host: bool,
-}
-
-/// Four times as long each time.
-pub(super) fn rest_after(useless: u32) -> Duration {
-    (IRONIC_RETRY * 4_u32.pow(useless.saturating_sub(1).min(5))).min(REST_MAX)
 }
