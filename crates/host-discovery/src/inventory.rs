@@ -19,6 +19,8 @@ const MOST_ADDRESSES: usize = 128;
 /// Hardware addresses of one machine. By these it is known: one with more is refused, since it might be a host by one that
 /// is not kept.
 const MOST_MACS: usize = 256;
+/// Ports of one node. So many interfaces no machine has.
+pub const MOST_PORTS: usize = 256;
 
 /// A port of a node in Ironic, with an address that identifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,20 +99,6 @@ impl Facts {
     }
 }
 
-/// What is kept of an inventory until its ports are known: kilobytes, where the whole may have megabytes.
-#[derive(Clone, Debug)]
-pub struct InventoryDigest {
-    /// All that the ports say nothing about.
-    facts: Facts,
-    /// What it was booted by, as it says itself and as Ironic wrote down.
-    booted: Vec<Mac>,
-    /// Interfaces in name order.
-    nics: Vec<Nic>,
-    /// What Ironic makes ports of.
-    made: Vec<Mac>,
-    is_cut: bool,
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Nic {
     mac: Option<Mac>,
@@ -120,9 +108,10 @@ struct Nic {
     addresses: [Option<IpAddr>; 2],
 }
 
-impl InventoryDigest {
-    /// Takes what decides from an inventory.
-    pub fn read(inventory: &Inventory) -> Self {
+impl Facts {
+    /// What an inventory and the ports of the same node say; none where the machine has more addresses than are kept, since then
+    /// nobody knows which host it is.
+    pub fn read(inventory: &Inventory, ports: &[Port]) -> Option<Self> {
         let machine = &inventory.machine;
         let vendor = &machine.system_vendor;
         let nic = |nic: &Interface| Nic {
@@ -138,21 +127,18 @@ impl InventoryDigest {
         let mut macs: Vec<Mac> = nics.iter().filter_map(|nic| nic.mac).collect();
         macs.sort_unstable();
         macs.dedup();
-        let is_cut = inventory.is_cut() || macs.len() > MOST_MACS;
-        let of_ports = &inventory.plugin_data.macs;
-        let made = if of_ports.is_empty() {
-            macs.clone()
-        } else {
-            of_ports.iter().filter_map(|mac| Mac::parse_usable(mac)).collect()
-        };
-        macs.truncate(MOST_MACS);
+        if inventory.is_cut() || macs.len() > MOST_MACS || ports.len() > MOST_PORTS {
+            return None;
+        }
         macs.shrink_to_fit();
         let addresses = nics.iter().flat_map(|nic| nic.addresses.into_iter().flatten());
         let mut addresses: Vec<IpAddr> = addresses.take(MOST_ADDRESSES).collect();
         addresses.shrink_to_fit();
-        let said = machine.boot.pxe_interface.as_deref();
-        let recorded = inventory.plugin_data.boot_interface.as_deref();
-        let facts = Facts {
+        // As it says itself, and as Ironic wrote down.
+        let booted = [&machine.boot.pxe_interface, &inventory.plugin_data.boot_interface];
+        let booted = booted.into_iter().flatten().filter_map(|mac| Mac::parse_usable(mac));
+        let boot_mac = boot_mac(booted, &nics, ports);
+        Some(Self {
             auto_discovered: inventory.plugin_data.auto_discovered,
             hostname: kept(machine.hostname.as_deref()),
             serial_number: kept(vendor.serial_number.as_deref()),
@@ -165,9 +151,9 @@ impl InventoryDigest {
                 Some("bios") => Some(false),
                 _ => None,
             },
-            boot_mac: None,
+            boot_mac,
             macs,
-            ip: None,
+            ip: naming_address(&nics, boot_mac),
             addresses,
             bmc: bmc(inventory),
             cpus: machine.cpu.count.unwrap_or_default().max(0),
@@ -178,70 +164,53 @@ impl InventoryDigest {
                 .filter_map(|disk| disk.size)
                 .max()
                 .map_or(0, |bytes| bytes.max(0) >> 30),
-        };
-        Self {
-            facts,
-            booted: [said, recorded].into_iter().flatten().filter_map(Mac::parse_usable).collect(),
-            nics,
-            made,
-            is_cut,
-        }
+        })
     }
+}
 
-    /// Addresses of its management controller.
-    pub fn bmc(&self) -> &[IpAddr] {
-        &self.facts.bmc
-    }
+/// Whether these are all ports of the machine: Ironic makes one after the other, and says in the inventory, which comes last, which
+/// it makes.
+pub fn has_all(inventory: &Inventory, ports: &[Port]) -> bool {
+    let is_there = |text: &String| {
+        let mac = Mac::parse_usable(text);
+        mac.is_none_or(|mac| ports.iter().any(|port| port.mac == mac))
+    };
+    let made = &inventory.plugin_data.macs;
+    let mut interfaces =
+        inventory.machine.interfaces.iter().filter_map(|it| it.mac_address.as_ref());
+    if made.is_empty() { interfaces.all(is_there) } else { made.iter().all(is_there) }
+}
 
-    /// Whether the machine has more addresses than are kept: then nobody knows which host it is.
-    pub fn is_cut(&self) -> bool {
-        self.is_cut
-    }
+/// The address of the interface that the machine boots from: the one that it says it was booted
+/// by, else the one that Ironic marked, else the first in name order, those with a link before
+/// those without. It is one of the ports in any case: what an inventory says beyond that may be
+/// another machine's address.
+fn boot_mac(mut booted: impl Iterator<Item = Mac>, nics: &[Nic], ports: &[Port]) -> Option<Mac> {
+    let own = |mac: Mac| ports.iter().any(|port| port.mac == mac);
+    let marked = |mac: Mac| ports.iter().any(|port| port.mac == mac && port.pxe);
+    let first = |wanted: &dyn Fn(&Nic, Mac) -> bool| {
+        let mut nics = nics.iter().filter_map(|nic| Some((nic, nic.mac?)));
+        nics.find(|(nic, mac)| own(*mac) && wanted(nic, *mac)).map(|(_, mac)| mac)
+    };
+    booted
+        .find(|mac| own(*mac))
+        .or_else(|| first(&|nic, _| nic.boots))
+        .or_else(|| first(&|_, mac| marked(mac)))
+        .or_else(|| first(&|nic, _| nic.has_link))
+        .or_else(|| first(&|_, _| true))
+        // Ports that the inventory does not mention have no name to be ordered by.
+        .or_else(|| ports.iter().filter(|port| port.pxe).map(|port| port.mac).min())
+        .or_else(|| ports.iter().map(|port| port.mac).min())
+}
 
-    /// Whether these are all ports of the machine: Ironic makes one after the other, and says in the inventory, which
-    /// comes last, which it makes.
-    pub fn has_all(&self, ports: &[Port]) -> bool {
-        self.made.iter().all(|mac| ports.iter().any(|port| port.mac == *mac))
-    }
-
-    /// What decides, with the ports of the same node.
-    pub fn facts(self, ports: &[Port]) -> Facts {
-        let boot_mac = self.boot_mac(ports);
-        let ip = self.naming_address(boot_mac);
-        Facts { boot_mac, ip, ..self.facts }
-    }
-
-    /// The address of the interface that the machine boots from: the one that it says it was booted
-    /// by, else the one that Ironic marked, else the first in name order, those with a link before
-    /// those without. It is one of the ports in any case: what an inventory says beyond that may be
-    /// another machine's address.
-    fn boot_mac(&self, ports: &[Port]) -> Option<Mac> {
-        let own = |mac: Mac| ports.iter().any(|port| port.mac == mac);
-        let marked = |mac: Mac| ports.iter().any(|port| port.mac == mac && port.pxe);
-        let first = |wanted: &dyn Fn(&Nic, Mac) -> bool| {
-            let mut nics = self.nics.iter().filter_map(|nic| Some((nic, nic.mac?)));
-            nics.find(|(nic, mac)| own(*mac) && wanted(nic, *mac)).map(|(_, mac)| mac)
-        };
-        let booted = self.booted.iter().copied().find(|mac| own(*mac));
-        booted
-            .or_else(|| first(&|nic, _| nic.boots))
-            .or_else(|| first(&|_, mac| marked(mac)))
-            .or_else(|| first(&|nic, _| nic.has_link))
-            .or_else(|| first(&|_, _| true))
-            // Ports that the inventory does not mention have no name to be ordered by.
-            .or_else(|| ports.iter().filter(|port| port.pxe).map(|port| port.mac).min())
-            .or_else(|| ports.iter().map(|port| port.mac).min())
-    }
-
-    /// The boot interface's address, else that of the first interface in name order that has one;
-    /// IPv4 before IPv6. If none identifies, one that does not, so that it can be told.
-    fn naming_address(&self, boot_mac: Option<Mac>) -> Option<IpAddr> {
-        let is_boot = |nic: &&Nic| boot_mac.is_some() && nic.mac == boot_mac;
-        let ordered = self.nics.iter().filter(is_boot).chain(&self.nics);
-        let mut all = ordered.flat_map(|nic| nic.addresses.into_iter().flatten()).peekable();
-        let first = all.peek().copied();
-        all.find(|ip| identifies(*ip)).or(first)
-    }
+/// The boot interface's address, else that of the first interface in name order that has one;
+/// IPv4 before IPv6. If none identifies, one that does not, so that it can be told.
+fn naming_address(nics: &[Nic], boot_mac: Option<Mac>) -> Option<IpAddr> {
+    let is_boot = |nic: &&Nic| boot_mac.is_some() && nic.mac == boot_mac;
+    let ordered = nics.iter().filter(is_boot).chain(nics);
+    let mut all = ordered.flat_map(|nic| nic.addresses.into_iter().flatten()).peekable();
+    let first = all.peek().copied();
+    all.find(|ip| identifies(*ip)).or(first)
 }
 
 /// Whether Ironic took the interface for the one that the machine was booted by.
@@ -255,8 +224,8 @@ fn address(text: Option<&str>) -> Option<IpAddr> {
     text?.split('%').next()?.trim().parse().ok()
 }
 
-/// Where the ramdisk finds no management controller it says so in ways of its own.
-fn bmc(inventory: &Inventory) -> Vec<IpAddr> {
+/// Addresses of its management controller. Where the ramdisk finds none it says so in ways of its own.
+pub(crate) fn bmc(inventory: &Inventory) -> Vec<IpAddr> {
     let machine = &inventory.machine;
     let texts = [machine.bmc_address.as_deref(), machine.bmc_v6address.as_deref()];
     // Some write the length of the network behind it, as in `2001:db8::5/64`.
@@ -305,6 +274,3 @@ pub(crate) fn printable(text: &str, longest: usize) -> String {
     kept.shrink_to_fit();
     kept
 }
-
-/// Ports of one node that are read.
-pub const MOST_PORTS: usize = 256;

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::context::{Context, News};
 use crate::hardware::{HardwareDetails, LateFields};
-use crate::inventory::{InventoryDigest, MOST_PORTS, Port};
+use crate::inventory::{Facts, MOST_PORTS, Port, bmc, has_all};
 use crate::machine::Reading;
 use crate::model::Job;
 use crate::node_id::NodeId;
@@ -218,45 +218,38 @@ where
     }
 }
 
-/// One machine: its inventory, which Ironic writes last, and then its ports. The node itself only where that says
-/// something new: also where Ironic showed it some time ago, so that it is decided about before that is too old for a host.
+/// One machine: its ports, and its inventory, which Ironic writes last. The node itself only where that says something new: also
+/// where Ironic showed it some time ago, so that it is decided about before that is too old for a host.
 async fn look(ironic: &Client, id: NodeId, job: Job, late: LateFields) -> Result<Look, Error> {
-    let Job { listed, seen } = job;
-    let known = seen.is_some_and(|seen| seen.elapsed() < SEEN_MAX_AGE / 2);
     let text = id.to_string();
-    // Only what decides is kept until the ports are there: some kilobytes of perhaps a megabyte.
-    let mut told = match patiently(|| ironic.inventory(&text, MOST_INVENTORY)).await {
-        Ok(inventory) => digest(&inventory, late),
-        Err(error) => Err(no_inventory(error)?),
-    };
-    let is_silent = told.as_ref().is_err_and(|reading| *reading == Reading::None);
-    let mut read = None;
-    if is_silent || !known {
-        read = Some(Box::new(patiently(|| node(ironic, id)).await?));
-    }
-    let waits = is_silent && read.as_ref().is_some_and(|node| node.last_error.is_none());
-    let has_all = |ports: &Vec<Port>| told.as_ref().is_ok_and(|(told, _)| told.has_all(ports));
-    let ports = match listed.filter(has_all) {
-        _ if waits => Vec::new(),
+    let mut ports = match job.listed {
         Some(listed) => listed,
-        None => match patiently(|| ports_of(ironic, &text)).await {
-            // So many interfaces no machine has.
-            Err(error) if error.class() == Class::TooLarge => {
-                told = Err(too_large(&told));
-                Vec::new()
-            }
-            ports => ports?,
-        },
+        None => patiently(|| ports_of(ironic, &text)).await?,
     };
-    if ports.is_empty() && read.is_none() {
-        // An error may say why.
-        read = Some(Box::new(patiently(|| node(ironic, id)).await?));
+    let (mut read, has_all_ports) = read_inventory(ironic, &text, &ports, late).await?;
+    if !has_all_ports {
+        ports = patiently(|| ports_of(ironic, &text)).await?;
+        (read, _) = read_inventory(ironic, &text, &ports, late).await?;
     }
-    let (inventory, details) = match told {
-        Ok((told, details)) => (Reading::Facts(Box::new(told.facts(&ports))), Some(details)),
-        Err(reading) => (reading, None),
-    };
-    Ok(Look::Read { node: read, inventory, details, ports })
+    let (inventory, details) = read;
+    let is_known = job.seen.is_some_and(|seen| seen.elapsed() < SEEN_MAX_AGE / 2);
+    // An error may say why there is no inventory, or no port.
+    let says_all = is_known && inventory != Reading::None && !ports.is_empty();
+    let node = if says_all { None } else { Some(Box::new(patiently(|| node(ironic, id)).await?)) };
+    Ok(Look::Read { node, inventory, details, ports })
+}
+
+/// What the inventory says of a machine with these ports, and whether those are all.
+async fn read_inventory(
+    ironic: &Client,
+    id: &str,
+    ports: &[Port],
+    late: LateFields,
+) -> Result<((Reading, Option<HardwareDetails>), bool), Error> {
+    match patiently(|| ironic.inventory(id, MOST_INVENTORY)).await {
+        Ok(inventory) => Ok((told(&inventory, ports, late), has_all(&inventory, ports))),
+        Err(error) => Ok(((no_inventory(error)?, None), true)),
+    }
 }
 
 /// What an answer without an inventory says of the machine. One that is no inventory says nothing: a proxy may have given it in
@@ -269,17 +262,19 @@ fn no_inventory(error: Error) -> Result<Reading, Error> {
     }
 }
 
-/// The machine has more addresses than are looked at. A stranger who names its management controller must not get that.
-fn too_large(told: &Result<(InventoryDigest, HardwareDetails), Reading>) -> Reading {
-    let bmc = told.as_ref().map_or_else(Reading::bmc, |(told, _)| told.bmc());
-    Reading::TooLarge(bmc.to_vec())
-}
-
+/// So many ports as anybody looks at, and one more where there are more.
 async fn ports_of(ironic: &Client, node: &str) -> Result<Vec<Port>, Error> {
     let query =
         PortQuery { detail: PORT_FIELDS, node: Some(node.to_owned()), ..PortQuery::default() };
-    let ports = ironic.ports(query)?.collect(MOST_PORTS).await?;
-    Ok(ports.iter().filter_map(Port::read).collect())
+    let mut pages = ironic.ports(query)?;
+    let mut ports = Vec::new();
+    while ports.len() <= MOST_PORTS
+        && let Some(page) = pages.next().await?
+    {
+        ports.extend(page.iter().filter_map(Port::read));
+    }
+    ports.truncate(MOST_PORTS + 1);
+    Ok(ports)
 }
 
 /// The node as it is now.
@@ -301,22 +296,24 @@ pub async fn details(context: &Context, id: NodeId) -> Result<Option<HardwareDet
     let id = id.to_string();
     let asking = context.ironic.inventory(&id, MOST_INVENTORY);
     match within(MAKING_MAX, "the inventory", asking).await {
-        Ok(inventory) => Ok(digest(&inventory, context.late_fields()).ok().map(|(_, it)| it)),
+        Ok(inventory) => Ok(told(&inventory, &[], context.late_fields()).1),
         Err(error) => no_inventory(error).map(|_| None),
     }
 }
 
-/// What an inventory says, and how it stands on a host.
-fn digest(
+/// What an inventory says of a machine with these ports, and how it stands on a host.
+fn told(
     inventory: &Inventory,
+    ports: &[Port],
     late: LateFields,
-) -> Result<(InventoryDigest, HardwareDetails), Reading> {
-    let told = InventoryDigest::read(inventory);
-    // It may be a host by an address that was left out.
-    if told.is_cut() {
-        return Err(Reading::TooLarge(told.bmc().to_vec()));
+) -> (Reading, Option<HardwareDetails>) {
+    match Facts::read(inventory, ports) {
+        Some(facts) => {
+            (Reading::Facts(Box::new(facts)), Some(HardwareDetails::read(inventory, late)))
+        }
+        // It may be a host by an address that was left out. A stranger who names its management controller must not get that.
+        None => (Reading::TooLarge(bmc(inventory)), None),
     }
-    Ok((told, HardwareDetails::read(inventory, late)))
 }
 
 /// A host as it is now; none if it is gone. Read by a list, since a list is what the role allows.
@@ -414,23 +411,23 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::mac::Mac;
 
     #[test]
     fn a_machine_with_too_many_addresses_keeps_the_bmc_that_it_names() {
         let nic = |number: usize| json!({ "name": format!("e{number}"), "mac_address": format!("52:54:00:00:{:02x}:{:02x}", number / 256, number % 256) });
-        let read = |nics: usize| {
+        let read = |nics: usize, ports: usize| {
             let interfaces: Vec<Value> = (0..nics).map(nic).collect();
             let machine = json!({ "bmc_address": "192.0.2.7", "interfaces": interfaces });
             let inventory = serde_json::from_value(json!({ "inventory": machine })).unwrap();
-            digest(&inventory, LateFields::default())
+            let port = Port { mac: Mac::parse("52:54:00:00:00:00").unwrap(), pxe: true };
+            told(&inventory, &vec![port; ports], LateFields::default())
         };
         let bmc = Reading::TooLarge(vec!["192.0.2.7".parse().unwrap()]);
-        let one = read(1);
-        assert!(one.is_ok());
+        assert!(read(1, MOST_PORTS).0.facts().is_some());
         // Of the second one Ironic has too many ports.
-        assert_eq!((read(2000).err(), too_large(&one)), (Some(bmc.clone()), bmc.clone()));
-        assert_eq!(too_large(&Err(bmc.clone())), bmc);
-        assert_eq!(too_large(&Err(Reading::None)), Reading::TooLarge(Vec::new()));
+        assert_eq!(read(2000, 1), (bmc.clone(), None));
+        assert_eq!(read(1, MOST_PORTS + 1), (bmc, None));
     }
 
     /// A proxy may give it in place of an inventory that names a BMC.

@@ -15,7 +15,6 @@ use host_discovery::decide::decide;
 use host_discovery::hardware::{HardwareDetails, LateFields};
 use host_discovery::host::new_host;
 use host_discovery::index::Index;
-use host_discovery::inventory::InventoryDigest;
 use host_discovery::machine::{Machine, Reading};
 use host_discovery::model::{HostPlan, Observed};
 use host_discovery::nodes::{Look, Nodes};
@@ -91,7 +90,7 @@ fn posted(v4: &str, v6: &str, hostname: &str) -> Facts {
         "plugin_data": {"auto_discovered": true},
     }))
     .unwrap();
-    InventoryDigest::read(&inventory).facts(&[port(1, 0)])
+    Facts::read(&inventory, &[port(1, 0)]).unwrap()
 }
 
 #[test]

@@ -10,7 +10,7 @@ use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
 use host_discovery::hardware::{HardwareDetails, LateFields};
 use host_discovery::host::new_host;
 use host_discovery::index::Index;
-use host_discovery::inventory::{Facts, InventoryDigest, Port};
+use host_discovery::inventory::{Facts, Port};
 use host_discovery::resource::Resource;
 use host_discovery::{Mac, NodeId};
 use ironic::Inventory;
@@ -52,7 +52,7 @@ fn inventory() -> Inventory {
 
 fn made(spec: &Value, inventory: &Inventory) -> BareMetalHost {
     let mac = Mac::parse("52:54:00:00:07:01").unwrap();
-    let facts = InventoryDigest::read(inventory).facts(&[Port { mac, pxe: true }]);
+    let facts = Facts::read(inventory, &[Port { mac, pxe: true }]).unwrap();
     let node = NodeId::parse(NODE).unwrap();
     new_host(&resource(spec), "n1", node, &facts, &HardwareDetails::read(inventory, ALL))
 }
@@ -214,7 +214,7 @@ fn telling_all() -> Inventory {
 fn a_new_host_has_no_field_that_a_release_of_the_operator_does_not_know() {
     let inventory = telling_all();
     let mac = Mac::parse("52:54:00:00:07:01").unwrap();
-    let facts = InventoryDigest::read(&inventory).facts(&[Port { mac, pxe: true }]);
+    let facts = Facts::read(&inventory, &[Port { mac, pxe: true }]).unwrap();
     let node = NodeId::parse(NODE).unwrap();
     let unknown_to = |known: LateFields| {
         let details = HardwareDetails::read(&inventory, known);
@@ -263,7 +263,7 @@ fn a_new_host_is_known_at_once_as_its_machine_and_as_its_discoverys() {
     assert_eq!(by_node[0].made_for, Some(node));
     let second_port = Port { mac: Mac::parse("52:54:00:00:07:02").unwrap(), pxe: false };
     // As another node that has the other interface alone, and boots by it.
-    let facts = InventoryDigest::read(&inventory()).facts(&[second_port]);
+    let facts = Facts::read(&inventory(), &[second_port]).unwrap();
     assert_eq!(
         index.known(NodeId::from(1), None, &[second_port], Some(&facts), |_| false),
         by_node

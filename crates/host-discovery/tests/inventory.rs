@@ -7,7 +7,7 @@
 )]
 
 use api_types::metal3::HardwareDetail;
-use host_discovery::inventory::{InventoryDigest, LONGEST_TEXT, Port};
+use host_discovery::inventory::{Facts, LONGEST_TEXT, Port, has_all};
 use host_discovery::naming::value;
 use host_discovery::{Mac, NodeId};
 use ironic::Inventory;
@@ -42,15 +42,13 @@ fn three(boot: &Value, marked: &str) -> Inventory {
 }
 
 fn boot_mac(inventory: &Inventory, ports: &[Port]) -> Option<Mac> {
-    InventoryDigest::read(inventory).facts(ports).boot_mac
+    Facts::read(inventory, ports).unwrap().boot_mac
 }
 
 #[test]
 fn listed_ports_are_all_only_with_every_one_that_ironic_says_it_makes() {
     let two = [port(1, true), port(2, false)];
     let mut inventory = three(&Value::Null, "eno1");
-    let has_all =
-        |inventory: &Inventory, ports: &[Port]| InventoryDigest::read(inventory).has_all(ports);
     assert!(!has_all(&inventory, &two));
     assert!(has_all(&inventory, &[two[0], two[1], port(3, false)]));
     // By its settings Ironic makes fewer ports than there are interfaces.
@@ -136,7 +134,7 @@ fn addressed(boot: &str, rest: &[(&str, Value, Value)]) -> Option<String> {
         read(json!({"inventory": {"interfaces": interfaces, "boot": {"pxe_interface": boot}}}));
     let ports: Vec<_> =
         (1..=rest.len()).map(|last| port(u8::try_from(last).unwrap(), false)).collect();
-    InventoryDigest::read(&inventory).facts(&ports).ip.map(|ip| ip.to_string())
+    Facts::read(&inventory, &ports).unwrap().ip.map(|ip| ip.to_string())
 }
 
 #[test]
@@ -175,7 +173,7 @@ fn a_management_controller_that_is_not_there_has_no_address() {
         (json!("192.0.2.9"), json!("fd00::b/64"), &["192.0.2.9", "fd00::b"]),
     ] {
         let inventory = read(json!({"inventory": {"bmc_address": v4, "bmc_v6address": v6}}));
-        let facts = InventoryDigest::read(&inventory).facts(&[]);
+        let facts = Facts::read(&inventory, &[]).unwrap();
         let told: Vec<String> = facts.bmc.iter().map(ToString::to_string).collect();
         assert_eq!(told, found);
     }
@@ -190,33 +188,35 @@ fn figures_are_counted_down_and_never_below_nothing() {
         "boot": {"current_boot_mode": "bios"},
         "system_vendor": {"manufacturer": "ACME", "product_name": "Anvil 3", "serial_number": " "},
     }}));
-    let facts = InventoryDigest::read(&inventory).facts(&[]);
+    let facts = Facts::read(&inventory, &[]).unwrap();
     assert_eq!((facts.cpus, facts.memory_mib, facts.largest_disk_gib), (16, 32768, 447));
     assert_eq!(facts.uefi, Some(false));
     assert_eq!(facts.product.as_deref(), Some("Anvil 3"));
     assert_eq!(facts.serial_number, None);
     assert!(!facts.auto_discovered);
     let odd = read(json!({"inventory": {"cpu": {"count": -4}, "disks": [{"size": i64::MIN}]}}));
-    let facts = InventoryDigest::read(&odd).facts(&[]);
+    let facts = Facts::read(&odd, &[]).unwrap();
     assert_eq!((facts.cpus, facts.memory_mib, facts.largest_disk_gib), (0, 0, 0));
 }
 
 #[test]
 fn a_hostile_inventory_leaves_small_facts() {
-    let interfaces: Vec<_> = (0..2_000_u32)
-        .map(|n| {
-            json!({
-                "name": "n".repeat(300),
-                "mac_address": format!("52:54:{:02x}:{:02x}:00:00", n >> 8 & 255, n & 255),
-                "ipv4_address": format!("10.1.{}.{}", n >> 8 & 255, n & 255),
-            })
+    let nic = |n: u32| {
+        json!({
+            "name": "n".repeat(300),
+            "mac_address": format!("52:54:{:02x}:{:02x}:00:00", n >> 8 & 255, n & 255),
+            "ipv4_address": format!("10.1.{}.{}", n >> 8 & 255, n & 255),
         })
-        .collect();
-    let inventory = read(json!({"inventory": {
-        "interfaces": interfaces,
-        "hostname": format!("a\u{1b}[31m\nb\u{202e}{}", "x".repeat(1 << 20)),
-    }}));
-    let facts = InventoryDigest::read(&inventory).facts(&[]);
+    };
+    let of = |nics: u32| {
+        let inventory = read(json!({"inventory": {
+            "interfaces": (0..nics).map(nic).collect::<Vec<_>>(),
+            "hostname": format!("a\u{1b}[31m\nb\u{202e}{}", "x".repeat(1 << 20)),
+        }}));
+        Facts::read(&inventory, &[])
+    };
+    assert_eq!(of(2_000), None);
+    let facts = of(256).unwrap();
     assert!(facts.macs.capacity() <= 256 && facts.addresses.capacity() <= 128);
     let hostname = facts.hostname.unwrap();
     assert!(hostname.starts_with("a[31mbx") && hostname.len() == LONGEST_TEXT);
@@ -225,7 +225,7 @@ fn a_hostile_inventory_leaves_small_facts() {
 #[test]
 fn a_text_is_cut_by_its_bytes_and_between_two_characters() {
     let inventory = read(json!({"inventory": {"hostname": format!("a{}", "序".repeat(200))}}));
-    let hostname = InventoryDigest::read(&inventory).facts(&[]).hostname.unwrap();
+    let hostname = Facts::read(&inventory, &[]).unwrap().hostname.unwrap();
     assert_eq!(&*hostname, format!("a{}", "序".repeat(85)));
 }
 
@@ -240,14 +240,14 @@ fn a_machine_with_more_addresses_than_are_kept_is_told_from_one_that_repeats_one
         read(json!({"inventory": {"interfaces": nics}}))
     };
     let (all, more): (Vec<u32>, Vec<u32>) = ((0..256).collect(), (0..257).collect());
-    assert!(!InventoryDigest::read(&with(&all)).is_cut());
-    let facts = InventoryDigest::read(&with(&all)).facts(&[]);
+    assert!(Facts::read(&with(&all), &[]).is_some());
+    let facts = Facts::read(&with(&all), &[]).unwrap();
     assert_eq!(facts.macs.len(), 256);
-    assert!(InventoryDigest::read(&with(&more)).is_cut());
+    assert!(Facts::read(&with(&more), &[]).is_none());
     // The same one again hides none, but for what stands where no more is read.
-    assert!(!InventoryDigest::read(&with(&[7; 1000])).is_cut());
+    assert!(Facts::read(&with(&[7; 1000]), &[]).is_some());
     let last: Vec<u32> = std::iter::repeat_n(7, 1024).chain([8]).collect();
-    assert!(InventoryDigest::read(&with(&last)).is_cut());
+    assert!(Facts::read(&with(&last), &[]).is_none());
 }
 
 #[test]
@@ -278,7 +278,7 @@ proptest! {
             "plugin_data": {"all_interfaces": {&texts[5]: texts[10]}, "boot_interface": texts[11]},
         }));
         let ports = [port(1, true)];
-        let facts = InventoryDigest::read(&inventory).facts(&ports);
+        let facts = Facts::read(&inventory, &ports).unwrap();
         prop_assert_eq!(facts.boot_mac, Some(mac(1)));
         prop_assert!(facts.cpus >= 0 && facts.memory_mib >= 0 && facts.largest_disk_gib >= 0);
         let _ = value(HardwareDetail::Ip, &facts, NodeId::from(7));
