@@ -15,7 +15,7 @@ use crate::index::Known;
 use crate::inventory::{Facts, abridged};
 use crate::mac::Mac;
 use crate::machine::{Machine, Reading};
-use crate::model::{Approvals, HostPlan, Observed, Step, Verdict};
+use crate::model::{Approvals, HostPlan, Observed, Verdict};
 use crate::naming::Named;
 use crate::node_id::NodeId;
 use crate::reason::{Reason, Sort};
@@ -258,9 +258,8 @@ impl<'a> Taken<'a> {
             // To be read takes moments, of which no event tells; what Ironic fails for may last until a person acts.
             return failing.map_or(Reason::RateLimited, |_| Reason::BmcAddressUncompared);
         }
-        self.take(at, name.clone(), facts, None);
+        self.take(at, name, facts, None);
         self.allowance -= 1;
-        verdict.step = Some(Step::Create { name });
         Reason::Created
     }
 
@@ -288,11 +287,9 @@ impl<'a> Taken<'a> {
         if resource.is_some_and(|it| self.waits_for_others(it)) {
             return;
         }
-        let Some(name) = verdict.name.clone() else { return };
         self.allowance -= 1;
         verdict.reason = Reason::Created;
         verdict.note = None;
-        verdict.step = Some(Step::Create { name });
     }
 
     /// A host takes its name, its addresses and a place under its resource's limit; also the host of this node, which only may
@@ -430,7 +427,7 @@ fn settled(machine: &Machine, known: &[Known]) -> Option<Verdict> {
     verdict.hosts = known.iter().map(|it| it.host.clone()).collect();
     let ours = known.iter().filter(|it| it.marks(machine.node) && !machine.had_host);
     let ours = ours.min_by_key(|it| it.made_for != Some(machine.node));
-    verdict.step = ours.map(|it| Step::Remember { host: it.host.clone() });
+    verdict.mark = ours.map(|it| it.host.clone());
     Some(verdict)
 }
 

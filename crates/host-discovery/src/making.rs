@@ -10,7 +10,7 @@ use futures_util::{FutureExt as _, StreamExt as _, stream};
 
 use crate::context::{Context, News};
 use crate::machine::Machine;
-use crate::model::{HostPlan, Job, Made, Step, Verdict};
+use crate::model::{HostPlan, Job, Made, Verdict};
 use crate::node_id::NodeId;
 use crate::observe::{self, MANY};
 use crate::reason::Reason;
@@ -28,7 +28,7 @@ const MOST_TOLD: usize = 20;
 fn orders<'a>(table: &'a Table, plan: &'a HostPlan) -> Vec<Order<'a>> {
     let nodes = &table.nodes;
     let order = |(verdict, machine): (&'a Verdict, &'a Machine)| {
-        let Some(Step::Create { name }) = &verdict.step else { return None };
+        let name = verdict.name.as_deref().filter(|_| verdict.creates())?;
         let resource = table.resources.get(verdict.resource?)?;
         Some(Order { resource, machine, verdict, name, nodes })
     };

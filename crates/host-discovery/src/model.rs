@@ -114,7 +114,6 @@ impl HostPlan {
         for verdict in self.verdicts.iter_mut().filter(|it| it.creates() && is_of(it)) {
             verdict.reason = reason;
             verdict.note = Some(why.to_owned());
-            verdict.step = None;
         }
     }
 
@@ -146,28 +145,10 @@ pub struct Verdict {
     pub doubtful: bool,
     /// What went wrong: as Ironic or the API server says it, or why nothing can name the machine.
     pub note: Option<String>,
-    /// The one write.
-    pub step: Option<Step>,
+    /// The host that the node is to be marked with as one that had it: so that a person can delete the host.
+    pub mark: Option<ObjectKey>,
     /// When to look at it again without being told.
     pub again: Option<Duration>,
-}
-
-/// One write.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
-    /// Makes the host, in the namespace of the verdict's resource. That the name is there already
-    /// is an answer, not an error: the host that has it goes into the index, and the machine is
-    /// decided about again.
-    Create {
-        /// Name of the host.
-        name: String,
-    },
-    /// Writes down, where it lasts as long as the node, that the node had a host: so that a person
-    /// can delete the host.
-    Remember {
-        /// The host.
-        host: ObjectKey,
-    },
 }
 
 /// Approvals of one resource of which some are settled.
@@ -194,7 +175,7 @@ impl Verdict {
             hosts: Vec::new(),
             doubtful: false,
             note: None,
-            step: None,
+            mark: None,
             again: None,
         }
     }
@@ -205,8 +186,10 @@ impl Verdict {
         if is_short { Sort::Unlisted } else { self.reason.sort() }
     }
 
-    fn creates(&self) -> bool {
-        matches!(self.step, Some(Step::Create { .. }))
+    /// Whether its host is made, in the namespace of its resource. That the name is there already is an answer, not an error: the
+    /// host that has it goes into the index, and the machine is decided about again.
+    pub fn creates(&self) -> bool {
+        self.reason == Reason::Created
     }
 
     /// The same for another reason.
@@ -221,7 +204,6 @@ impl Verdict {
             Cause::Failed(_) | Cause::Unsaid | Cause::Unknown => Reason::HostFailed,
         };
         self.note = Some(text.to_owned());
-        self.step = None;
     }
 }
 

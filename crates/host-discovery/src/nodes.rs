@@ -17,7 +17,7 @@ use crate::hardware::HardwareDetails;
 use crate::index::Index;
 use crate::inventory::{Facts, Port, abridged};
 use crate::machine::{Machine, Reading, Shown};
-use crate::model::{HostPlan, Step, Unmarked, Verdict};
+use crate::model::{HostPlan, Unmarked, Verdict};
 use crate::node_id::NodeId;
 use crate::reason::Reason;
 use crate::waits::{IRONIC_RETRY_MAX, REST_MAX};
@@ -388,17 +388,13 @@ impl Nodes {
             match verdict.reason {
                 Reason::Known if track.contested => {}
                 Reason::Known | Reason::Registered => {
-                    let remember = match &verdict.step {
-                        Some(Step::Remember { host }) => Some(host),
-                        Some(Step::Create { .. }) | None => None,
-                    };
-                    let unmarked = remember.map(|host| Unmarked { node, host: host.clone() });
+                    let unmarked = verdict.mark.clone().map(|host| Unmarked { node, host });
                     self.unmarked.extend(unmarked);
                     let settled = Settled {
                         order: track.order,
                         round: track.round,
                         host: verdict.hosts.first().cloned(),
-                        ours: remember.is_some(),
+                        ours: verdict.mark.is_some(),
                         had_host: track.machine.had_host,
                     };
                     self.settled.insert(node, settled);

@@ -16,7 +16,7 @@ use host_discovery::hardware::{HardwareDetails, LateFields};
 use host_discovery::host::new_host;
 use host_discovery::index::Index;
 use host_discovery::machine::{Machine, Reading};
-use host_discovery::model::{HostPlan, Observed};
+use host_discovery::model::{HostPlan, Observed, Verdict};
 use host_discovery::nodes::{Look, Nodes};
 use host_discovery::reason::{Pass, Reason, Sort};
 use host_discovery::refusals::{Cause, Refusals};
@@ -71,7 +71,6 @@ fn pass(machines: &[Machine], racks: &Resource, hosts: &Index, complete: bool) -
 /// Why, and which BMC is shown, of each of these machines.
 fn verdicts(machines: &[Machine], hosts: &Index) -> Vec<(Reason, Option<String>)> {
     let found = pass(machines, &racks(), hosts, true).verdicts;
-    assert!(found.iter().all(|it| it.step.is_some() == (it.reason == Reason::Created)));
     found.into_iter().map(|it| (it.reason, it.bmc)).collect()
 }
 
@@ -178,7 +177,7 @@ fn two_machines_that_name_one_bmc_both_wait() {
         let both = [naming(1, &["192.0.2.7"]), naming(2, other)];
         let plan = pass(&both, &racks(), &none, true);
         for verdict in &plan.verdicts {
-            assert_eq!((verdict.reason, &verdict.step), (Reason::BmcAddressShared, &None));
+            assert_eq!((verdict.reason, &verdict.mark), (Reason::BmcAddressShared, &None));
         }
         assert!(plan.verdicts[0].note.as_ref().unwrap().contains(&node(2).to_string()));
         let listed = report(0, &plan, &both, 0, 0).conflicts;
@@ -222,7 +221,7 @@ fn bmc_of_a_host_in_any_namespace_is_given_to_no_other_and_no_approval_changes_t
         for racks in [&racks(), &approving] {
             let verdict =
                 pass(&[naming(1, &["192.0.2.7"])], racks, &hosts, true).verdicts.remove(0);
-            assert_eq!((verdict.reason, verdict.step), (Reason::BmcAddressShared, None));
+            assert_eq!((verdict.reason, verdict.mark), (Reason::BmcAddressShared, None));
             assert_eq!(verdict.hosts[0].to_string(), "elsewhere/old");
         }
         assert_eq!(verdicts(&[naming(1, &["192.0.2.8"])], &hosts)[0].0, Reason::Created);
@@ -235,7 +234,7 @@ fn no_host_gets_a_bmc_before_every_machine_is_read() {
     let none = Index::default();
     let machines = [naming(1, &["192.0.2.7"])];
     let verdict = pass(&machines, &racks(), &none, false).verdicts.remove(0);
-    assert_eq!((verdict.reason, verdict.step), (Reason::RateLimited, None));
+    assert_eq!((verdict.reason, verdict.mark), (Reason::RateLimited, None));
     assert!(verdict.again.is_some() && verdict.note.is_some());
     assert_eq!(pass(&machines, &racks(), &none, true).verdicts[0].reason, Reason::Created);
 }
@@ -262,7 +261,7 @@ fn machine_that_ironic_does_not_tell_of_holds_back_hosts_with_a_bmc() {
             (Reason::RateLimited, Pass::AllDecided)
         };
         // What is read of the other one is decided upon at once.
-        assert_eq!((verdict.reason, &verdict.step, verdict.again), (reason, &None, None));
+        assert_eq!((verdict.reason, &verdict.mark, verdict.again), (reason, &None, None));
         assert_eq!((plan.pass(true), plan.pass(false)), (ends, Pass::IronicAway));
         assert_eq!(trouble(0, &plan, 0).is_some(), is_named);
         let listed = report(0, &plan, &machines, 0, 0).pending.remove(0).reason.unwrap();
@@ -307,7 +306,7 @@ fn host_with_a_bmc_is_not_tried_again_before_every_machine_is_read() {
             complete: true,
         };
         let plan = decide(&seen, &Policy::default());
-        assert_eq!(plan.verdicts[0].step.is_some(), tried);
+        assert_eq!(plan.verdicts[0].creates(), tried);
     }
 }
 
@@ -347,7 +346,7 @@ fn template_that_makes_no_address_makes_no_host() {
         let racks = resource("racks", &spec(template, &json!({})));
         let found = pass(&[naming(1, &["192.0.2.7"])], &racks, &Index::default(), true).verdicts;
         assert_eq!(
-            (found[0].reason, &found[0].step),
+            (found[0].reason, &found[0].mark),
             (Reason::TemplateInvalid, &None),
             "{template}"
         );
@@ -460,7 +459,7 @@ impl Rack {
     fn made(&self) -> Vec<NodeId> {
         let machines: Vec<Machine> = self.nodes.machines().into_iter().cloned().collect();
         let plan = pass(&machines, &racks(), &Index::default(), self.is_listed);
-        plan.verdicts.into_iter().filter(|it| it.step.is_some()).map(|it| it.node).collect()
+        plan.verdicts.into_iter().filter(Verdict::creates).map(|it| it.node).collect()
     }
 }
 

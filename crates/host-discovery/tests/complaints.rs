@@ -194,7 +194,7 @@ fn a_host_that_shares_an_interface_and_boots_by_another_stands_in_the_way_until_
     for hosts in [index(&hosts[..1]), index(&hosts)] {
         // None of them is said to be wrong, and it is not written down that the machine had one of them.
         let verdict = after(0, &machine(1), &racks, &hosts);
-        assert_eq!((verdict.reason, verdict.step), (Reason::InterfaceOfAnotherHost, None));
+        assert_eq!((verdict.reason, verdict.mark), (Reason::InterfaceOfAnotherHost, None));
         assert_eq!((verdict.reason.sort(), verdict.resource), (Sort::Conflicting, Some(0)));
         assert_eq!(verdict.hosts.len(), hosts.len());
         assert_eq!(after(0, &machine(1), &approving, &hosts).reason, Reason::Created);

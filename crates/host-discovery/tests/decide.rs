@@ -11,11 +11,12 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use api_types::metal3::HardwareDetail;
+use controller_kit::engine::ObjectKey;
 use host_discovery::Mac;
 use host_discovery::decide::decide;
 use host_discovery::index::Index;
 use host_discovery::machine::{Machine, Reading};
-use host_discovery::model::{HostPlan, Observed, Step, Verdict};
+use host_discovery::model::{HostPlan, Observed, Verdict};
 use host_discovery::naming::Unusable;
 use host_discovery::nodes::Nodes;
 use host_discovery::reason::{Reason, Sort};
@@ -62,8 +63,7 @@ fn an_unknown_machine_becomes_a_host_with_the_templates_name_and_its_boot_addres
     let spec = json!({"resourceNameTemplate": {"prefix": "bm-", "suffix": "-x", "hardwareDetails": "hostname"}});
     let verdict = one(machine(1), &spec, &Index::default());
     assert_eq!(verdict.reason, Reason::Created);
-    let step = Step::Create { name: "bm-n1-x".to_owned() };
-    assert_eq!(verdict.step, Some(step));
+    assert_eq!(verdict.name.as_deref(), Some("bm-n1-x"));
     assert_eq!(verdict.resource, Some(0));
 }
 
@@ -75,7 +75,7 @@ fn nothing_is_done_to_a_machine_that_is_a_host_whoever_made_it() {
         &json!({"spec": {"bootMACAddress": mac(1, 1).to_string().to_uppercase()}}),
     )]);
     let verdict = one(machine(1), &json!({}), &hosts);
-    assert_eq!((verdict.reason, verdict.step), (Reason::Known, None));
+    assert_eq!((verdict.reason, verdict.mark), (Reason::Known, None));
     assert_eq!(verdict.hosts[0].to_string(), "elsewhere/by-hand");
 }
 
@@ -97,15 +97,13 @@ fn a_host_that_was_made_for_a_node_is_remembered_with_the_node_once() {
         json!({"metadata": {"annotations": {"ferrite.metal3.io/node-id": node(1).to_string()}}});
     let hosts = with(&[host("metal", "n1", &made)]);
     let verdict = one(machine(1), &json!({}), &hosts);
-    assert!(
-        matches!(verdict.step, Some(Step::Remember { host }) if host.to_string() == "metal/n1")
-    );
+    assert_eq!(verdict.mark, Some(ObjectKey::new("metal", "n1")));
     let mut remembered = machine(1);
     remembered.had_host = true;
-    assert_eq!(one(remembered, &json!({}), &hosts).step, None);
+    assert_eq!(one(remembered, &json!({}), &hosts).mark, None);
     // A person's host is the person's business.
     let by_hand = json!({"status": {"provisioning": {"ID": node(1).to_string()}}});
-    assert_eq!(one(machine(1), &json!({}), &with(&[host("metal", "n1", &by_hand)])).step, None);
+    assert_eq!(one(machine(1), &json!({}), &with(&[host("metal", "n1", &by_hand)])).mark, None);
 }
 
 #[test]
@@ -122,12 +120,12 @@ fn a_node_that_came_after_ironic_lost_the_one_of_its_host_is_remembered_unless_t
     };
     let verdict = one(machine(1), &json!({}), &of_another(false));
     assert_eq!(verdict.reason, Reason::Known);
-    assert!(matches!(&verdict.step, Some(Step::Remember { host }) if host.name == "n1"));
+    assert_eq!(verdict.mark, Some(ObjectKey::new("metal", "n1")));
     let verdict = one(machine(1), &json!({}), &of_another(true));
-    assert_eq!((verdict.reason, verdict.step), (Reason::Known, None));
+    assert_eq!((verdict.reason, verdict.mark), (Reason::Known, None));
     // The node that it was made for had it, whatever becomes of it.
     let first = Machine { node: node(9), ..machine(1) };
-    assert!(one(first, &json!({}), &of_another(true)).step.is_some());
+    assert!(one(first, &json!({}), &of_another(true)).mark.is_some());
 }
 
 #[test]
@@ -135,7 +133,7 @@ fn two_hosts_of_one_machine_are_a_conflict_that_nobody_touches() {
     let spec = json!({"spec": {"bootMACAddress": mac(1, 0).to_string()}});
     let verdict =
         one(machine(1), &json!({}), &with(&[host("a", "x", &spec), host("b", "x", &spec)]));
-    assert_eq!((verdict.reason, verdict.hosts.len(), verdict.step), (Reason::KnownTwice, 2, None));
+    assert_eq!((verdict.reason, verdict.hosts.len(), verdict.mark), (Reason::KnownTwice, 2, None));
 }
 
 fn in_ironic(number: u8) -> ironic::Node {
@@ -184,7 +182,7 @@ fn a_host_that_claims_an_interface_does_not_swallow_the_machine_that_boots_by_it
     for stranger in [&made, &provisioned] {
         let hosts = with(std::slice::from_ref(stranger));
         let verdict = judged(machine(1), &shown(&hosts), &hosts, false);
-        assert_eq!((verdict.reason, &verdict.step), (Reason::InterfaceOfAnotherHost, &None));
+        assert_eq!((verdict.reason, &verdict.mark), (Reason::InterfaceOfAnotherHost, &None));
         assert_eq!(verdict.hosts[0].name, "stranger");
         let verdict = judged(machine(1), &shown(&hosts), &hosts, true);
         assert_eq!(verdict.reason, Reason::Created);
@@ -216,7 +214,7 @@ fn nobody_is_advised_to_delete_a_host_on_a_machines_word_alone() {
     let stranger = Machine { inventory: Reading::Facts(Box::new(claims)), ..machine(1) };
     let told = |hosts: &[Sighting]| {
         let verdict = one(stranger.clone(), &json!({}), &with(hosts));
-        assert_eq!((verdict.reason, verdict.step), (Reason::KnownTwice, None));
+        assert_eq!((verdict.reason, verdict.mark), (Reason::KnownTwice, None));
         verdict.doubtful
     };
     let others = [host("a", "two", &boots(mac(2, 0))), host("b", "three", &boots(mac(3, 0)))];
@@ -290,7 +288,7 @@ fn an_error_of_ironics_ends_the_waiting_and_is_told_without_its_control_characte
     ghost.last_error = Some(format!("lshw\u{1b}[2J failed\n{}", "x".repeat(5000)));
     let verdict = one(ghost, &json!({}), &Index::default());
     assert_eq!(
-        (verdict.reason, verdict.step, verdict.again),
+        (verdict.reason, verdict.mark, verdict.again),
         (Reason::InspectionFailed, None, None)
     );
     let note = verdict.note.unwrap();
@@ -401,7 +399,7 @@ fn a_name_of_another_machine_gets_the_end_of_the_address_and_two_such_names_are_
     assert_eq!(verdict.reason, Reason::Created);
     let both = with(&[first, host("metal", "n1-000100", &json!({}))]);
     let verdict = one(machine(1), &json!({}), &both);
-    assert_eq!((verdict.reason, verdict.step), (Reason::NameConflict, None));
+    assert_eq!((verdict.reason, verdict.mark), (Reason::NameConflict, None));
     let told: Vec<_> = verdict.hosts.iter().map(ToString::to_string).collect();
     assert_eq!(told, ["metal/n1", "metal/n1-000100"]);
     // The same names in another namespace are free.
@@ -462,7 +460,7 @@ fn a_host_that_a_person_deleted_comes_back_only_when_asked_for() {
     let mut deleted = machine(1);
     deleted.had_host = true;
     let verdict = one(deleted.clone(), &json!({}), &Index::default());
-    assert_eq!((verdict.reason, verdict.step), (Reason::HostDeleted, None));
+    assert_eq!((verdict.reason, verdict.mark), (Reason::HostDeleted, None));
     assert_eq!(verdict.reason.sort(), Sort::Pending);
     assert_eq!(reason(deleted.clone(), &json!({"rediscover": true})), Reason::Created);
     let mut approving = resource("racks", &json!({}));
@@ -480,7 +478,7 @@ fn a_host_with_the_same_management_controller_stands_in_the_way_until_a_person_s
     let bmc = vec!["192.0.2.1".parse().unwrap()];
     behind.inventory = Reading::Facts(Box::new(world::Facts { bmc, ..facts(1) }));
     let verdict = one(behind.clone(), &json!({}), &hosts);
-    assert_eq!((verdict.reason, verdict.step), (Reason::BmcOfAnotherHost, None));
+    assert_eq!((verdict.reason, verdict.mark), (Reason::BmcOfAnotherHost, None));
     assert_eq!(verdict.hosts[0].name, "typed-by-hand");
     let mut approving = resource("racks", &json!({}));
     approving.approved.insert(node(1));
@@ -491,7 +489,7 @@ fn a_host_with_the_same_management_controller_stands_in_the_way_until_a_person_s
 fn without_approval_a_machine_waits_with_the_name_that_it_would_get() {
     let manual = json!({"approval": "Manual"});
     let verdict = one(machine(1), &manual, &Index::default());
-    assert_eq!((verdict.reason, verdict.step), (Reason::AwaitsApproval, None));
+    assert_eq!((verdict.reason, verdict.mark), (Reason::AwaitsApproval, None));
     assert_eq!(verdict.name.as_deref(), Some("n1"));
     let mut approving = resource("racks", &manual);
     approving.approved.insert(node(1));
@@ -535,7 +533,7 @@ fn a_machine_that_waits_for_ironic_is_not_said_to_wait_for_the_rate() {
         complete: false,
     };
     let verdict = decide(&seen, &Policy::default()).verdicts.remove(0);
-    assert_eq!((verdict.reason, verdict.step), (Reason::RateLimited, None));
+    assert_eq!((verdict.reason, verdict.mark), (Reason::RateLimited, None));
     assert!(verdict.note.unwrap().contains("Ironic does not answer"));
 }
 
@@ -568,7 +566,7 @@ fn a_dry_run_tells_the_names_writes_nothing_and_costs_no_allowance() {
     let found = pass(&[machine(1), machine(2)], &resources, &Index::default(), 0);
     let told: Vec<_> = found.verdicts.iter().map(|it| (it.reason, it.name.as_deref())).collect();
     assert_eq!(told, [(Reason::DryRun, Some("n1")), (Reason::MaxHosts, Some("n2"))]);
-    assert!(found.verdicts.iter().all(|it| it.step.is_none()));
+    assert!(!found.verdicts.iter().any(Verdict::creates));
 }
 
 #[test]

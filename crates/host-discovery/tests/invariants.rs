@@ -17,7 +17,7 @@ use controller_kit::engine::ObjectKey;
 use host_discovery::decide::decide;
 use host_discovery::index::Index;
 use host_discovery::machine::{Machine, Reading};
-use host_discovery::model::{Observed, Step};
+use host_discovery::model::Observed;
 use host_discovery::reason::Reason;
 use host_discovery::resource::Resource;
 use host_discovery::settings::Policy;
@@ -116,29 +116,27 @@ impl World {
             complete: true,
         };
         let verdicts = decide(&seen, &Policy::default()).verdicts;
-        let steps = verdicts.into_iter().zip(&machines);
-        let steps = steps.filter_map(|(it, machine)| Some((it.node, it.step?, machine)));
-        for (node, step, machine) in steps.take(writes) {
-            match step {
-                Step::Remember { .. } => {
-                    self.had_host.insert(node);
-                }
-                Step::Create { name } => {
-                    assert!(!self.refused.contains(&node), "{name} was made again");
-                    assert!(!self.resource.spec.suspend);
-                    let key = ObjectKey::new("metal", &name);
-                    let made = json!({
-                        "metadata": {
-                            "labels": {DISCOVERED_BY: "racks"},
-                            "annotations": {NODE_ID: node.to_string()},
-                        },
-                        "spec": {"bootMACAddress": boot_mac_of(machine).to_string()},
-                    });
-                    let there =
-                        self.hosts.entry(key).or_insert_with(|| host("metal", &name, &made));
-                    self.replicas[replica].apply(there);
-                }
+        let to_write = verdicts.into_iter().zip(&machines);
+        let to_write = to_write.filter(|(it, _)| it.creates() || it.mark.is_some());
+        for (verdict, machine) in to_write.take(writes) {
+            let node = verdict.node;
+            if !verdict.creates() {
+                self.had_host.insert(node);
+                continue;
             }
+            let name = verdict.name.unwrap();
+            assert!(!self.refused.contains(&node), "{name} was made again");
+            assert!(!self.resource.spec.suspend);
+            let key = ObjectKey::new("metal", &name);
+            let made = json!({
+                "metadata": {
+                    "labels": {DISCOVERED_BY: "racks"},
+                    "annotations": {NODE_ID: node.to_string()},
+                },
+                "spec": {"bootMACAddress": boot_mac_of(machine).to_string()},
+            });
+            let there = self.hosts.entry(key).or_insert_with(|| host("metal", &name, &made));
+            self.replicas[replica].apply(there);
         }
     }
 
@@ -235,7 +233,7 @@ proptest! {
                 Reason::Known | Reason::KnownTwice | Reason::HostDeleted
             );
             prop_assert!(settled, "{:?}", verdict);
-            prop_assert_eq!(verdict.step, None, "at rest nothing is written");
+            prop_assert_eq!(verdict.mark, None, "at rest nothing is written");
             let refused = world.refused.contains(&verdict.node);
             prop_assert!(verdict.reason != Reason::HostDeleted || refused);
         }
@@ -264,10 +262,11 @@ proptest! {
         let mut per_resource = BTreeMap::new();
         for (verdict, machine) in found.verdicts.iter().zip(&machines) {
             prop_assert_eq!(verdict.node, machine.node);
-            let creates = matches!(verdict.step, Some(Step::Create { .. }));
-            prop_assert_eq!(creates, verdict.reason == Reason::Created);
             prop_assert!(verdict.reason != Reason::KnownTwice || verdict.hosts.len() > 1);
-            let Some(Step::Create { name }) = &verdict.step else { continue };
+            if !verdict.creates() {
+                continue;
+            }
+            let name = verdict.name.as_ref().unwrap();
             let boot_mac = boot_mac_of(machine);
             let at = verdict.resource.unwrap();
             let resource = &resources[at];

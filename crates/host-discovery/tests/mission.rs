@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use host_discovery::decide::decide;
 use host_discovery::index::Index;
 use host_discovery::machine::{Machine, Reading};
-use host_discovery::model::{Observed, Step, Verdict};
+use host_discovery::model::{Observed, Verdict};
 use host_discovery::reason::Reason;
 use host_discovery::settings::Policy;
 use serde_json::json;
@@ -81,15 +81,14 @@ fn a_machine_in_the_place_of_a_broken_one_becomes_a_host_beside_the_old_one() {
     for machines in [vec![broken.clone(), replacement.clone()], vec![replacement.clone()]] {
         let mut found = verdicts(&machines, &hosts);
         let last = found.pop().unwrap();
-        let step = Step::Create { name: "n1-000200".to_owned() };
-        assert_eq!((last.reason, last.step), (Reason::Created, Some(step)));
-        assert!(found.iter().all(|it| it.reason == Reason::Known && it.step.is_none()));
+        assert_eq!((last.reason, last.name.as_deref()), (Reason::Created, Some("n1-000200")));
+        assert!(found.iter().all(|it| it.reason == Reason::Known && it.mark.is_none()));
     }
     // Two hosts of two machines: neither stands in the other's way.
     let second = json!({"spec": {"bootMACAddress": mac(2, 0).to_string()}});
     hosts.apply(&host("metal", "n1-000200", &second));
     for verdict in verdicts(&[broken, replacement], &hosts) {
-        assert_eq!((verdict.reason, verdict.step), (Reason::Known, None));
+        assert_eq!((verdict.reason, verdict.mark), (Reason::Known, None));
         assert_eq!(verdict.hosts.len(), 1);
     }
 }

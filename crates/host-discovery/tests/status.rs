@@ -250,6 +250,6 @@ fn a_resource_makes_no_hosts_before_an_older_one_that_nobody_can_read_is_correct
     };
     let decision = decide(&seen, &Policy::default());
     let verdict = &decision.verdicts[0];
-    assert_eq!((verdict.reason, &verdict.step), (Reason::Suspended, &None));
+    assert_eq!((verdict.reason, &verdict.mark), (Reason::Suspended, &None));
     assert!(verdict.note.as_ref().unwrap().starts_with("metal/odd is older"), "{verdict:?}");
 }

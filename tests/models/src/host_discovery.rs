@@ -13,7 +13,7 @@ use host_discovery::decide::decide;
 use host_discovery::index::Index;
 use host_discovery::inventory::{Facts, Port};
 use host_discovery::machine::{Machine, Reading};
-use host_discovery::model::{Observed, Step};
+use host_discovery::model::Observed;
 use host_discovery::resource::Resource;
 use host_discovery::settings::Policy;
 use host_discovery::sighting::Sighting;
@@ -164,10 +164,10 @@ impl Racks {
         };
         let decision = decide(&seen, &Policy::default());
         let orders = decision.verdicts.iter().zip(&nodes).filter_map(|(verdict, node)| {
-            let name = match verdict.step.as_ref()? {
-                Step::Create { name, .. } => Some(name.clone()),
-                Step::Remember { .. } => None,
-            };
+            if !verdict.creates() && verdict.mark.is_none() {
+                return None;
+            }
+            let name = verdict.name.clone().filter(|_| verdict.creates());
             let named = name.as_ref().and(verdict.named.as_ref());
             let other = named.map_or_else(String::new, |named| {
                 let first = name.as_ref() == Some(&named.name);
