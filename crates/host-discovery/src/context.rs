@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 use api_types::capi::is_watched;
 use api_types::metal3::BareMetalHostDiscovery;
 use controller_kit::Kit;
+use controller_kit::cache::Cache;
 use controller_kit::engine::{Class, Lookout, ObjectKey, Shared};
-use controller_kit::unread::Undecodable;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::runtime::reflector::Store;
 
 use crate::hardware::LateFields;
 use crate::index::{Change, Index, Known};
@@ -37,10 +36,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// Has keys looked at.
     pub lookout: Lookout<Key>,
-    /// Discoveries that cannot be decoded.
-    pub undecodable: Undecodable,
     /// Discoveries as the watch has shown them.
-    pub discoveries: Store<BareMetalHostDiscovery>,
+    pub discoveries: Cache<BareMetalHostDiscovery>,
     /// Which machines are hosts.
     pub index: Shared<Index>,
     /// What happened since all machines were last decided about.
@@ -78,7 +75,7 @@ pub enum News {
 impl Context {
     /// Every discovery, in the order of their names. The watch filter leaves out those of others.
     pub fn ours(&self) -> Vec<Arc<BareMetalHostDiscovery>> {
-        let mut all = self.discoveries.state();
+        let mut all = self.discoveries.store.state();
         all.retain(|it| self.is_ours(&it.metadata));
         all.sort_by_key(|it| ObjectKey::of(&**it));
         all

@@ -64,8 +64,7 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
         ironic,
         metrics,
         lookout: Lookout::default(),
-        undecodable: watched.undecodable,
-        discoveries: watched.store,
+        discoveries: watched.cache(),
         index: Shared::default(),
         inbox: Shared::default(),
         marks: Shared::default(),
@@ -121,7 +120,7 @@ impl Rules {
 /// A discovery appeared, changed or went.
 fn changed(context: &Context, object: &BareMetalHostDiscovery) {
     let key = ObjectKey::of(object);
-    let (is_there, of) = (context.discoveries.get(&key.in_store()).is_some(), Key::Discovery(key));
+    let (is_there, of) = (context.discoveries.get(&key).is_some(), Key::Discovery(key));
     if !is_there {
         context.lookout.gone(of);
         context.changed();
@@ -244,10 +243,7 @@ impl Controller for Rules {
             ObjectReference { uid, ..host.reference::<BareMetalHost>(&()) }
         };
         match key {
-            Key::Discovery(key) => {
-                let uid = self.context.discoveries.get(&key.in_store()).and_then(|it| it.uid());
-                ObjectReference { uid, ..key.reference::<BareMetalHostDiscovery>(&()) }
-            }
+            Key::Discovery(key) => self.context.discoveries.reference(key),
             Key::Mark(it) => of_host(&it.host),
             Key::Driver(host) => of_host(host),
             Key::All | Key::Machine(_) => ObjectReference::default(),

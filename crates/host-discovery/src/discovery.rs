@@ -11,7 +11,7 @@ use crate::status;
 
 /// A discovery, and what its status is to say; nothing while nobody has decided that yet.
 pub fn observe(context: &Context, key: &ObjectKey) -> Option<DiscoveryView> {
-    let object = context.discoveries.get(&key.in_store());
+    let object = context.discoveries.get(key);
     let object = object.filter(|it| context.is_ours(&it.metadata))?;
     let status_plan = context.status_plans.with(|all| all.get(key).cloned())?;
     Some(DiscoveryView { object, status_plan })

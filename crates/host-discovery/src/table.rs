@@ -317,7 +317,7 @@ impl Table {
     /// What is decided upon now, beside the machines.
     fn look_at_discoveries(&mut self, context: &Context) {
         self.resources = context.ours().iter().map(|it| Resource::read(it)).collect();
-        for unread in context.undecodable.all().iter().map(|it| &it.metadata) {
+        for unread in context.discoveries.broken.all().iter().map(|it| &it.metadata) {
             if context.is_ours(unread) && unread.deletion_timestamp.is_none() {
                 self.resources.iter_mut().for_each(|it| it.give_way(unread));
             }
