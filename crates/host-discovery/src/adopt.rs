@@ -9,7 +9,7 @@ use crate::model::{Adoption, Fitting, Turn, Write};
 use crate::observe;
 use crate::reason::Pass;
 use crate::text;
-use crate::waits::{IN_USE_AFTER, IRONIC_RETRY, IRONIC_RETRY_MAX};
+use crate::waits::{IRONIC_RETRY, IRONIC_RETRY_MAX, REFUSED_RETRY};
 
 /// What a change of the driver depends on.
 const WORK_FIELDS: Detail = Detail::Fields(&[
@@ -90,7 +90,7 @@ pub fn decide(fitting: &Fitting, turn: Turn, now: Now) -> Decision<Write, Pass> 
     }
     if !fitting.is_at_rest() {
         // On its way from one state to the next; in use it stays as it is until it is free.
-        if waited < IN_USE_AFTER {
+        if waited < REFUSED_RETRY {
             return Decision { next, ..Decision::rest(Pass::DriverAdoptionWaits) };
         }
         return waits(Pass::DriverAdoptionWaits, text::driver_waits(adoption.node, driver, state));

@@ -32,7 +32,7 @@ use crate::report::{report, trouble, word};
 use crate::settings::Policy;
 use crate::sighting::Sighting;
 use crate::table::{self, IRONIC, Table};
-use crate::waits::{IRONIC_RETRY, IRONIC_RETRY_MAX, PASS_DEADLINE, REFUSED_RETRY, SHORTEST_WAIT};
+use crate::waits::{IRONIC_RETRY, IRONIC_RETRY_MAX, READING_MAX, REFUSED_RETRY, SHORTEST_WAIT};
 use crate::{adopt, discovery, making, observe, status, text, write};
 
 /// What a pass sees.
@@ -83,7 +83,8 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
             never = stand_by(&rules) => match never {},
         }
     });
-    Box::pin(engine::run(&kit, &rules, &context.lookout, watching, PASS_DEADLINE)).await
+    // A pass that reads a machine, or a page of nodes, has time left for the rest.
+    Box::pin(engine::run(&kit, &rules, &context.lookout, watching, 2 * READING_MAX)).await
 }
 
 /// The rule books, and what they share.

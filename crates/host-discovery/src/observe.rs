@@ -27,9 +27,7 @@ use crate::resource::Resource;
 use crate::settings::HOSTS;
 use crate::sighting::Sighting;
 use crate::text;
-use crate::waits::{
-    ATTEMPT_PAUSE, HANGS_AFTER, MAKING_MAX, READING_MAX, SEEN_MAX_AGE, SHORTEST_WAIT,
-};
+use crate::waits::{HANGS_AFTER, MAKING_MAX, READING_MAX, SEEN_MAX_AGE, SHORTEST_WAIT};
 
 /// Bytes of an inventory that are read. Real ones have four to a hundred thousand.
 pub const MOST_INVENTORY: usize = 1 << 20;
@@ -129,7 +127,7 @@ async fn is_worth_another(error: &Error, attempts: &mut u32) -> bool {
     let class = error.class();
     let again = class.is_transient() && class != Class::Timeout && *attempts < ATTEMPTS;
     if again {
-        tokio::time::sleep(ATTEMPT_PAUSE).await;
+        tokio::time::sleep(SHORTEST_WAIT).await;
     }
     again
 }

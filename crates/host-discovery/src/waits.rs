@@ -2,17 +2,13 @@
 
 use std::time::Duration;
 
-/// One pass, of which a page of nodes, or a machine that is read, takes longest.
-pub const PASS_DEADLINE: Duration = Duration::from_secs(120);
-
 /// What changes within this time is decided about together.
 pub const DECISION_GATHER: Duration = Duration::from_millis(20);
 /// The same while machines are read: to decide about thousands takes as long for one that was read as for a hundred.
 pub const READING_GATHER: Duration = Duration::from_millis(250);
-/// The shortest wait where a moment may change something: some hosts at once cost less than a pass for each.
+/// The shortest wait where a moment may change something: some hosts at once cost less than a pass for each, and an Ironic that
+/// failed once may answer the next time.
 pub const SHORTEST_WAIT: Duration = Duration::from_millis(100);
-/// How long after a failure an answer of Ironic's is asked for in a row.
-pub const ATTEMPT_PAUSE: Duration = Duration::from_millis(200);
 /// The first wait after a failure that may pass, and the first look at a machine that is not complete.
 pub const FIRST_RETRY: Duration = Duration::from_secs(1);
 
@@ -34,11 +30,10 @@ pub const IRONIC_RETRY_MAX: Duration = Duration::from_secs(300);
 pub const READING_MAX: Duration = Duration::from_secs(60);
 /// How long others wait for what Ironic says of one machine, or of the ports of all: what takes longer hangs.
 pub const HANGS_AFTER: Duration = Duration::from_secs(10);
-/// A node that is not at rest for this long is no longer on its way somewhere, but in use.
-pub const IN_USE_AFTER: Duration = Duration::from_secs(30);
 
 /// How soon what was refused is tried again: somebody has to change something first. Until a mark is written, a host that is
-/// deleted could come back after the next start.
+/// deleted could come back after the next start. A node that is not at rest for as long is not on its way from one state to the
+/// next, but in use, and that is told to somebody as well.
 pub const REFUSED_RETRY: Duration = Duration::from_secs(30);
 /// The longest time in which something is left alone that is likely to stay as it is: it may be one of thousands.
 pub const REST_MAX: Duration = Duration::from_secs(3600);
