@@ -63,8 +63,10 @@ pub async fn make(context: &Context, table: &Table, plan: &mut HostPlan) -> Outc
         let seen = table.nodes.seen(it.machine.node);
         seen.is_none_or(|seen| at.duration_since(seen) > SEEN_MAX_AGE)
     };
-    let (old, fresh): (Vec<_>, Vec<_>) = orders(table, plan).into_iter().partition(is_old);
-    let begins_list = ask_again(context, table, &old);
+    let lacks_details = |it: &Order<'_>| table.nodes.details(it.machine.node).is_none();
+    let (unread, read): (Vec<_>, Vec<_>) = orders(table, plan).into_iter().partition(lacks_details);
+    let (old, fresh): (Vec<_>, Vec<_>) = read.into_iter().partition(is_old);
+    let begins_list = ask_again(context, table, &unread, &old);
     let answers = carry_out(context, table, fresh, at).await;
     let is_done = answers.is_empty() && !begins_list;
     let mut others = Vec::new();
@@ -85,23 +87,22 @@ pub async fn make(context: &Context, table: &Table, plan: &mut HostPlan) -> Outc
     Outcome { others, next, ..Outcome::default() }
 }
 
-/// Has Ironic asked once more about machines that it showed too long ago: about few of them one by one, beside all this, and about
-/// many by a list. Says whether one is to begin.
-fn ask_again(context: &Context, table: &Table, old: &[Order<'_>]) -> bool {
+/// Has Ironic asked once more about machines whose details had no room, and about those that it showed too long ago: about few of
+/// these one by one, beside all this, and about many by a list. Says whether one is to begin.
+fn ask_again(context: &Context, table: &Table, unread: &[Order<'_>], old: &[Order<'_>]) -> bool {
     if !table.may_read() {
         return false;
     }
-    if old.len() > MANY {
-        let begins = !table.lists_all();
-        if begins {
-            context.tell(News::ListAll);
-        }
-        return begins;
-    }
-    for order in old {
+    let is_list = old.len() > MANY;
+    let one_by_one = if is_list { &[] } else { old };
+    for order in unread.iter().chain(one_by_one) {
         context.begins(order.machine.node, Job::default());
     }
-    false
+    let begins_list = is_list && !table.lists_all();
+    if begins_list {
+        context.tell(News::ListAll);
+    }
+    begins_list
 }
 
 /// Makes hosts, as far as the time allows.

@@ -29,7 +29,8 @@ pub const ENROLL: &str = "enroll";
 /// Where it is written down that a node had a host: in Ironic, on the node itself, so that it is there for every replica
 /// and after every restart, and gone with the node.
 pub const HAD_HOST: &str = "ferrite_had_host";
-/// Bytes of hardware details that are kept for machines that wait. What has no room is read again when its host is made.
+/// Bytes of hardware details that are kept for machines that wait. One whose details have no room is read again before its host
+/// is made.
 const MOST_DETAILS: usize = 32 << 20;
 /// Bytes that are kept of what all machines say to be decided about. Ten thousand with forty-eight interfaces each have room.
 const MOST_FACTS: usize = 16 << 20;
@@ -330,9 +331,6 @@ impl Nodes {
                 track.look = None;
                 self.details -= track.details_size();
                 track.details = details;
-                if self.details + track.details_size() > MOST_DETAILS {
-                    track.details = None;
-                }
                 self.details += track.details_size();
                 if self.facts > MOST_FACTS {
                     // Of a machine that is known by half something else would come.
@@ -343,7 +341,7 @@ impl Nodes {
         }
     }
 
-    /// The details of a machine, if there was room for them.
+    /// The details of a machine, if there is room for them.
     pub fn details(&self, node: NodeId) -> Option<&HardwareDetails> {
         self.waiting.get(&node)?.details.as_ref()
     }
@@ -385,6 +383,10 @@ impl Nodes {
         for verdict in &plan.verdicts {
             let node = verdict.node;
             let Some(track) = self.waiting.get_mut(&node) else { continue };
+            if self.details > MOST_DETAILS && !verdict.creates() {
+                self.details -= track.details_size();
+                track.details = None;
+            }
             match verdict.reason {
                 Reason::Known if track.contested => {}
                 Reason::Known | Reason::Registered => {

@@ -289,16 +289,6 @@ async fn node(ironic: &Client, id: NodeId) -> Result<ironic::Node, Error> {
     }
 }
 
-/// The hardware of a machine whose details had no room; none where its inventory is no longer one of which a host is made.
-pub async fn details(context: &Context, id: NodeId) -> Result<Option<HardwareDetails>, Error> {
-    let id = id.to_string();
-    let asking = context.ironic.inventory(&id, MOST_INVENTORY);
-    match within(MAKING_MAX, "the inventory", asking).await {
-        Ok(inventory) => Ok(told(&inventory, &[], context.late_fields()).1),
-        Err(error) => no_inventory(error).map(|_| None),
-    }
-}
-
 /// What an inventory says of a machine with these ports, and how it stands on a host.
 fn told(
     inventory: &Inventory,

@@ -25,11 +25,6 @@ pub fn behind(seen: usize, there: usize) -> String {
     )
 }
 
-/// Ironic does not give the inventory of a machine whose host is to be made.
-pub fn undescribed(node: NodeId, error: &str) -> String {
-    format!("Ironic does not give the inventory of the node {node} once more: {error}")
-}
-
 /// The node of a new host does not get the driver of its BMC.
 pub fn no_bmc_driver(node: NodeId, error: &str) -> String {
     format!("Ironic does not give the node {node} the driver of its BMC: {error}")

@@ -46,7 +46,7 @@ pub struct Order<'a> {
     pub verdict: &'a Verdict,
     /// The host's name.
     pub name: &'a str,
-    /// What Ironic shows, and the machine's hardware; that is read again where it had no room.
+    /// What Ironic shows, and the machine's hardware.
     pub nodes: &'a Nodes,
 }
 
@@ -54,16 +54,8 @@ pub struct Order<'a> {
 pub async fn create(context: &Context, order: Order<'_>) -> Made {
     let Order { resource, machine, verdict, name, .. } = order;
     let Some(facts) = machine.inventory.facts() else { return Made::Stale };
-    let details = match order.nodes.details(machine.node).cloned() {
-        Some(details) => details,
-        None => match observe::details(context, machine.node).await {
-            Ok(Some(details)) => details,
-            // What that says of the machine is read as that of any other.
-            Ok(None) => return Made::Stale,
-            Err(error) => return undescribed(machine.node, &error),
-        },
-    };
-    let host = new_host(resource, name, machine.node, facts, &details);
+    let Some(details) = order.nodes.details(machine.node) else { return Made::Stale };
+    let host = new_host(resource, name, machine.node, facts, details);
     let client = &context.kit.client;
     // What the watch told since the decision counts, too.
     let stands_in_the_way = |index: &mut Index| {
@@ -120,7 +112,7 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
                 mac = facts.boot_mac.map(tracing::field::display),
                 "Made a host"
             );
-            let told = (made.object_ref(&()), event_of(order, &details));
+            let told = (made.object_ref(&()), event_of(order, details));
             Made::Created(key, Box::new(told))
         }
         // The answer to a name that is taken, as to a lost race.
@@ -135,12 +127,6 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
         },
         Err(error) => failed(context, order, name, &error, true),
     }
-}
-
-/// What comes of an inventory that Ironic fails to give once more: it would fail in the next moment as well.
-fn undescribed(node: NodeId, error: &ironic::Error) -> Made {
-    let text = text::undescribed(node, &error.to_string());
-    Made::Failed(Cause::Unsaid, printable(&text, LONGEST_TEXT))
 }
 
 /// Gives the node of a new host the driver and interfaces of its BMC before the host is there, or says why there is to be no host.
@@ -309,15 +295,6 @@ mod tests {
     use kube::core::Status;
 
     use super::*;
-
-    #[test]
-    fn a_machine_whose_inventory_ironic_does_not_give_once_more_is_not_looked_at_without_end() {
-        let error = ironic::Error::too_slow("the inventory", Duration::from_secs(9));
-        let Made::Failed(Cause::Unsaid, text) = undescribed(NodeId::from(1), &error) else {
-            panic!("it would be read and made at once, for ever")
-        };
-        assert!(text.ends_with(&error.to_string()), "{text}");
-    }
 
     #[test]
     fn only_an_answer_that_leaves_it_open_lets_a_host_be_there_all_the_same() {

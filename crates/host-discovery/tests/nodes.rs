@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use controller_kit::engine::ObjectKey;
 use host_discovery::decide::decide;
+use host_discovery::hardware::HardwareDetails;
 use host_discovery::index::Index;
 use host_discovery::inventory::{Facts, Port};
 use host_discovery::machine::{Machine, Reading};
@@ -601,6 +602,25 @@ fn flooded() -> Nodes {
     discover(&mut nodes, 0..3_000, 255, &saying(128, 256));
     nodes.end();
     nodes
+}
+
+#[test]
+fn of_details_that_have_no_room_those_of_the_oldest_machine_go() {
+    let mut known = Known::new();
+    for number in 1..=9 {
+        known.list(number);
+        let details = HardwareDetails { text: "x".repeat(4 << 20).into(), cut: false };
+        let inventory = Reading::Facts(Box::new(facts(number)));
+        let (details, ports) = (Some(details), vec![port(number, 0)]);
+        known.nodes.read(
+            node(number),
+            Look::Read { node: None, inventory, details, ports },
+            known.at,
+        );
+    }
+    assert_eq!(known.judge(), Some(Reason::NotSelected));
+    let kept: Vec<u8> = (1..=9).filter(|it| known.nodes.details(node(*it)).is_some()).collect();
+    assert_eq!(kept, [2, 3, 4, 5, 6, 7, 8, 9]);
 }
 
 #[test]
