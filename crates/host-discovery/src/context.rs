@@ -62,8 +62,6 @@ pub enum News {
     Host(Change),
     /// A machine was read.
     Read(NodeId, Look, Instant),
-    /// Ironic did not answer when it was asked about a machine.
-    Silence(ironic::Error),
     /// Ironic is to list all nodes.
     ListAll,
     /// What came of making a machine's host.
@@ -110,8 +108,8 @@ impl Context {
     }
 
     /// A machine was read, or could not be.
-    pub fn ended(&self, node: NodeId, news: impl IntoIterator<Item = News>) {
-        news.into_iter().for_each(|it| self.tell(it));
+    pub fn ended(&self, node: NodeId, look: Look) {
+        self.tell(News::Read(node, look, Instant::now()));
         let is_last = self.jobs.with(|jobs| {
             jobs.remove(&node);
             jobs.is_empty()

@@ -15,7 +15,7 @@ use kube::api::{DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
 
-use crate::context::{Context, News};
+use crate::context::Context;
 use crate::hardware::{HardwareDetails, LateFields};
 use crate::inventory::{Facts, MOST_PORTS, Port, bmc, has_all};
 use crate::machine::Reading;
@@ -136,20 +136,16 @@ async fn is_worth_another(error: &Error, attempts: &mut u32) -> bool {
 pub async fn machine(context: &Context, id: NodeId) -> Option<Pass> {
     let job = context.jobs.with(|jobs| jobs.get(&id).cloned())?;
     let looking = look(&context.ironic, id, job, context.late_fields());
-    let (look, silence, pass) = match within(READING_MAX, "the machine", looking).await {
-        Ok(look) => (look, None, Pass::MachineRead),
-        Err(error) if error.class() == Class::NotFound => (Look::Gone, None, Pass::MachineRead),
+    let (look, pass) = match within(READING_MAX, "the machine", looking).await {
+        Ok(look) => (look, Pass::MachineRead),
+        Err(error) if error.class() == Class::NotFound => (Look::Gone, Pass::MachineRead),
         Err(error) => {
             context.metrics.ironic_failed(&error);
             tracing::debug!(node.id = %id, error = %error, "Could not read a machine");
-            let look = Look::Failed(error.class(), error.to_string());
-            // Where there is no connection Ironic answers about none. What it refuses, or what takes its whole time, may be so
-            // for this machine alone, and the next poll tells.
-            let silence = (error.class() == Class::Unreachable).then_some(News::Silence(error));
-            (look, silence, Pass::MachineUnread)
+            (Look::Failed(error.class(), error.to_string()), Pass::MachineUnread)
         }
     };
-    context.ended(id, silence.into_iter().chain([News::Read(id, look, Instant::now())]));
+    context.ended(id, look);
     Some(pass)
 }
 

@@ -167,9 +167,6 @@ impl Table {
                     }
                     self.nodes.read(node, look, at);
                 }
-                // Many machines may tell of one silence.
-                News::Silence(_) if self.misses > 0 => {}
-                News::Silence(error) => self.failed(context, &error, IRONIC),
                 News::ListAll => {
                     let now = Instant::now();
                     (self.next_full, self.next_poll) = (now, now);
@@ -184,12 +181,13 @@ impl Table {
 
     /// Takes notice that Ironic did not say what a machine is.
     fn unanswered(&mut self, node: NodeId, class: Class, words: &str) {
-        // The next poll tells soon whether that is so of all, before each machine is blamed for it.
-        if class == Class::Unauthorized {
+        // The next poll tells soon whether that is so of all, before each machine is blamed for it. While polls fail, they have
+        // times of their own.
+        if matches!(class, Class::Unauthorized | Class::Unreachable) && self.may_read() {
             self.next_poll = self.next_poll.min(Instant::now() + FIRST_RETRY);
         }
         // No host is made of what it was before, and others have its place meanwhile.
-        if class != Class::Unreachable && self.nodes.is_whole(node) {
+        if self.nodes.is_whole(node) {
             self.made(node, Made::Failed(Cause::Unsaid, text::unconfirmed(node, words)));
         }
     }

@@ -25,8 +25,7 @@ pub const IRONIC_RETRY: Duration = Duration::from_secs(5);
 /// The longest wait where it goes on failing, or a node goes on being in use.
 pub const IRONIC_RETRY_MAX: Duration = Duration::from_secs(300);
 /// How long a machine or a page of nodes is read at most: then that counts as failed, and others have its place. A machine
-/// that is not complete is looked at again as late, and what is said of a silent Ironic stays in the same words: machines that
-/// were read before may still tell of it in others.
+/// that is not complete is looked at again as late, and what is said of a silent Ironic stays as long in the same words.
 pub const READING_MAX: Duration = Duration::from_secs(60);
 /// How long others wait for what Ironic says of one machine, or of the ports of all: what takes longer hangs.
 pub const HANGS_AFTER: Duration = Duration::from_secs(10);
