@@ -262,15 +262,15 @@ impl Controller for Rules {
                 discovery::observe(&self.context, key).map(|it| Seen::Discovery(Box::new(it)))
             }
             Key::Machine(node) => observe::machine(&self.context, *node).await.map(Seen::Known),
-            Key::Mark(_) => Some(Seen::Mark(memory.turn())),
+            Key::Mark(_) => Some(Seen::Mark(Turn::of(memory))),
             Key::Driver(host) => {
                 let adoption = self.context.adoptions.with(|all| all.get(host).cloned());
                 let Some(adoption) = adoption else { return Ok(None) };
-                let turn = memory.turn();
+                let turn = Turn::of(memory);
                 match adopt::observe(&self.context, host, adoption).await {
                     Ok(fitting) => fitting.map(|fitting| {
                         if fitting.fits() {
-                            memory.turn = None;
+                            *memory = None;
                         }
                         Seen::Driver(Box::new(fitting), turn)
                     }),
@@ -321,7 +321,7 @@ impl Controller for Rules {
             }
             (Key::Mark(it), _, Write::Mark) => match write::mark(&self.context, it).await {
                 Ok(()) => {
-                    memory.turn = None;
+                    *memory = None;
                     self.context.needs_no_mark(it);
                     Ok(Outcome::default())
                 }
@@ -381,9 +381,9 @@ fn not_taken(
 ) -> Outcome {
     context.metrics.ironic_failed(error);
     tracing::debug!(error = %error, "Ironic does not take a write to a node");
-    let Turn { since, .. } = memory.turn();
+    let Turn { since, .. } = Turn::of(memory);
     let Some(reason) = why_not(error.class(), refused) else {
-        memory.turn = None;
+        *memory = None;
         return Outcome { next: Some(Next::OnChange), ..Outcome::default() };
     };
     let wait = match reason {
@@ -391,7 +391,7 @@ fn not_taken(
         Pass::MarkRefused => REFUSED_RETRY,
         _ => since.elapsed().clamp(REFUSED_RETRY, IRONIC_RETRY_MAX),
     };
-    memory.turn = Some(Turn { since, refused: Some((Instant::now() + wait, reason)) });
+    *memory = Some(Turn { since, refused: Some((Instant::now() + wait, reason)) });
     let event = Event { hourly: Some(0), ..Event::new(true, reason.as_str(), "Write", text) };
     let events = (reason == refused).then_some(event).into_iter().collect();
     Outcome { events, next: Some(Next::Now), ..Outcome::default() }

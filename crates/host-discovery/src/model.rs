@@ -283,19 +283,8 @@ impl Fitting {
     }
 }
 
-/// What a process remembers of a key from one pass to the next. All of it can be forgotten.
-#[derive(Debug, Default, PartialEq)]
-pub struct Memory {
-    /// A write to Ironic waits.
-    pub turn: Option<Turn>,
-}
-
-impl Memory {
-    /// Whether it is the turn of a write to Ironic, which waits from now on.
-    pub fn turn(&mut self) -> Turn {
-        *self.turn.get_or_insert_with(|| Turn { since: Instant::now(), refused: None })
-    }
-}
+/// What a process remembers of a key from one pass to the next: a write to Ironic waits. All of it can be forgotten.
+pub type Memory = Option<Turn>;
 
 /// Whether it is the turn of a write to Ironic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -307,6 +296,11 @@ pub struct Turn {
 }
 
 impl Turn {
+    /// Of a write that waits from now on, if it did not already.
+    pub fn of(memory: &mut Memory) -> Self {
+        *memory.get_or_insert_with(|| Self { since: Instant::now(), refused: None })
+    }
+
     /// Nothing is done yet where Ironic did not take it a moment ago.
     pub fn left_alone(&self, now: Now) -> Option<Decision<Write, Pass>> {
         let (until, reason) = self.refused?;
