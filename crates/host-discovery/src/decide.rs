@@ -12,7 +12,7 @@ use controller_kit::engine::ObjectKey;
 use ironic::Class;
 
 use crate::index::Known;
-use crate::inventory::{Facts, abridged};
+use crate::inventory::Facts;
 use crate::mac::Mac;
 use crate::machine::{Machine, Reading};
 use crate::model::{Approvals, HostPlan, Observed, Verdict};
@@ -24,9 +24,6 @@ use crate::resource::Resource;
 use crate::settings::Policy;
 use crate::text::{self, NONE_WITHOUT_IRONIC};
 use crate::waits::{FIRST_RETRY, READING_MAX};
-
-/// Bytes of an error of Ironic's that are passed on: part of it is the machine's own text.
-const LONGEST_NOTE: usize = 256;
 
 /// Decides about every machine.
 pub fn decide(seen: &Observed<'_>, policy: &Policy) -> HostPlan {
@@ -341,7 +338,7 @@ impl<'a> Taken<'a> {
         } else {
             let unanswered = machine.unanswered.as_ref().filter(|_| Some(reason) == unanswered);
             let words = unanswered.map(|(_, words)| words).or(machine.last_error.as_ref());
-            verdict.note = words.map(|it| abridged(it, LONGEST_NOTE));
+            verdict.note = words.cloned();
         }
         Some(verdict)
     }

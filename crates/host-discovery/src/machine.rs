@@ -18,7 +18,7 @@ pub struct Machine {
     pub name: Option<String>,
     /// Whether it is in the state in which discovered nodes are.
     pub enrolled: bool,
-    /// What went wrong last.
+    /// What went wrong last, in few words.
     pub last_error: Option<String>,
     /// How Ironic failed, and its words, where it did so again and again when it was asked about it.
     pub unanswered: Option<(Class, String)>,

@@ -84,25 +84,6 @@ fn a_whole_machine_that_ironic_did_not_discover_is_not_said_to_be_selected_by_no
 }
 
 #[test]
-fn of_a_long_error_the_end_is_kept_too_and_its_lines_become_one() {
-    let cause = "Timeout reached waiting for the disks of the RAID controller";
-    let text = format!("Failed to inspect:\nError {}\n{cause}\n", "in preprocess ".repeat(40));
-    let failed = Machine { last_error: Some(text), ..silent() };
-    let note = |machine: &Machine| {
-        let racks = [resource("racks", &json!({}))];
-        after(0, machine, &racks, &Index::default()).note.unwrap()
-    };
-    let long = note(&failed);
-    assert!(long.starts_with("Failed to inspect: Error in preprocess"), "{long}");
-    assert!(long.contains(" ... ") && long.ends_with(cause) && long.len() <= 256, "{long}");
-    // What was cut once stays as it is, and so does what is short.
-    let again = Machine { last_error: Some(long.clone()), ..silent() };
-    assert_eq!(note(&again), long);
-    let wide = Machine { last_error: Some("超".repeat(500)), ..silent() };
-    assert!(note(&wide).len() <= 256 && note(&wide).ends_with("超超"));
-}
-
-#[test]
 fn two_hosts_of_one_machine_are_told_by_the_discovery_that_made_one_of_them() {
     let boots = |labels: &Value| json!({"metadata": {"labels": labels}, "spec": {"bootMACAddress": mac(1, 0).to_string()}});
     let ours = boots(&json!({"ferrite.metal3.io/discovered-by": "b"}));

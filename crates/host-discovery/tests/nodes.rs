@@ -202,16 +202,29 @@ fn a_machine_is_known_for_as_long_as_a_list_has_shown_it() {
     assert_eq!(known.nodes.machines()[0].known_for, Duration::from_secs(3));
 }
 
-#[test]
-fn an_error_is_kept_cut_and_a_list_that_is_without_it_leaves_it() {
+/// What is kept of an error that a machine posted.
+fn kept(error: &str) -> String {
     let mut known = Known::new();
     known.list(1);
-    let error = "x".repeat(1 << 20);
-    known.read(1, Reading::None, Some(shown(1, &json!({ "last_error": error }))));
-    let kept = |known: &Known| known.nodes.machines()[0].last_error.clone().unwrap().len();
-    assert_eq!(kept(&known), 256);
+    known.read_ghost(1, error);
+    // Lists are without it.
     known.list(1);
-    assert_eq!(kept(&known), 256);
+    known.nodes.machines()[0].last_error.clone().unwrap()
+}
+
+#[test]
+fn of_a_long_error_the_end_is_kept_too_and_its_lines_become_one() {
+    let cause = "Timeout reached waiting for the disks of the RAID controller";
+    let text = format!("Failed to inspect:\nError {}\n{cause}\n", "in preprocess ".repeat(40));
+    let long = kept(&text);
+    assert!(long.starts_with("Failed to inspect: Error in preprocess"), "{long}");
+    assert!(long.contains(" ... ") && long.ends_with(cause) && long.len() <= 256, "{long}");
+    // What was cut once stays as it is.
+    assert_eq!(kept(&long), long);
+    let wide = kept(&"超".repeat(500));
+    assert!(wide.len() <= 256 && wide.ends_with("超超"), "{wide}");
+    let huge = kept(&format!("lshw\u{1b}[2J failed\n{}", "x".repeat(1 << 20)));
+    assert!(huge.starts_with("lshw[2J failed xx") && huge.len() == 256, "{huge}");
 }
 
 #[test]
