@@ -39,12 +39,16 @@ impl<K> Default for Fresh<K> {
 impl<K: Clone + Ord> Fresh<K> {
     /// The watch tells of a version of the key's object. Says whether it is to be looked at.
     pub fn is_news(&mut self, key: &K, version: &str) -> bool {
-        let Some(known) = self.0.get_mut(key) else { return true };
+        let known = self.0.entry(key.clone()).or_default();
         let Ok(version) = version.parse() else {
             known.other = true;
             return true;
         };
-        known.seen = known.seen.max(Some(version));
+        if known.seen > Some(version) {
+            // A watch only goes on. The API server's database was restored, and what was known is of another history.
+            *known = Known { other: true, ..Known::default() };
+        }
+        known.seen = Some(version);
         known.settled.is_none_or(|settled| version > settled)
     }
 
@@ -102,7 +106,7 @@ mod tests {
         assert!(fresh.is_news(&"a", "6"), "it may be somebody else's");
         assert_eq!(fresh.ended(&"a", Some("7"), true), STALE, "it was ours");
         assert!(!fresh.is_fresh(&"a"), "the cache has not got the last one");
-        assert!(!fresh.is_news(&"a", "7") && !fresh.is_news(&"a", "6"));
+        assert!(!fresh.is_news(&"a", "6") && !fresh.is_news(&"a", "7"));
         assert!(fresh.is_fresh(&"a") && fresh.is_fresh(&"b"));
         assert!(fresh.is_news(&"a", "8") && fresh.is_news(&"b", "7"));
         fresh.begins(&"a");
@@ -122,6 +126,23 @@ mod tests {
         assert_eq!(ended, Ended::default(), "somebody knows more than the object says");
         fresh.begins(&"a");
         assert_eq!(fresh.ended(&"a", Some("9"), false), ANSWERED);
+    }
+
+    /// Whoever asks for something then would wait until the versions are where they were.
+    #[test]
+    fn a_version_that_went_back_is_news_as_the_database_was_restored() {
+        for wrote in [false, true] {
+            let mut fresh = Fresh::default();
+            assert!(fresh.is_news(&"a", "1000"));
+            fresh.begins(&"a");
+            fresh.ended(&"a", Some("1000"), wrote);
+            assert!(!fresh.is_news(&"a", "1000"));
+            assert!(fresh.is_news(&"a", "480") && fresh.is_fresh(&"a"), "wrote: {wrote}");
+            assert!(fresh.is_news(&"a", "481"));
+            fresh.begins(&"a");
+            assert_eq!(fresh.ended(&"a", Some("481"), false), ANSWERED);
+            assert!(!fresh.is_news(&"a", "481"));
+        }
     }
 
     #[test]
