@@ -251,9 +251,14 @@ pub fn but(trouble: &str) -> String {
 /// Of a workload cluster.
 pub const NO_ANSWER: &str = "no answer in time";
 
-/// It could not be read: this was the answer, if there was one.
+/// It could not be read: this was the answer, if there was one. Who may write secrets in a namespace says where the request leads: of
+/// what is answered there the code alone is told, or whoever may read hosts would read the pages of whatever this pod reaches.
 pub fn not_asked(cluster: &str, answer: Option<&kube::Error>) -> String {
-    let why = answer.map_or_else(|| NO_ANSWER.to_owned(), api_error::explain);
+    let why = match answer {
+        None => NO_ANSWER.to_owned(),
+        Some(kube::Error::Api(status)) => format!("its API server answers {}", status.code),
+        Some(error) => api_error::explain(error),
+    };
     format!("the workload cluster {cluster} cannot be asked: {why}")
 }
 

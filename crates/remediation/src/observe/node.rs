@@ -260,6 +260,13 @@ mod tests {
     }
 
     #[test]
+    fn what_a_workload_cluster_answers_is_not_repeated() {
+        let page = Status { code: 403, ..Status::failure("a page of another service", "No") };
+        let told = text::not_asked("c", Some(&kube::Error::Api(Box::new(page))));
+        assert!(told.contains("answers 403") && !told.contains("page"), "{told}");
+    }
+
+    #[test]
     fn what_could_not_be_listed_may_still_be_there() {
         let refused = |code| {
             let status = Status { code, ..Status::failure("no", "No") };
