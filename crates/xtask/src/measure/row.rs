@@ -254,9 +254,9 @@ impl Held {
 
 /// All figures of a controller that have a limit.
 pub(super) fn held(work: &Work, row: &Row) -> Vec<Held> {
-    let mut held = Vec::new();
+    let mut all = Vec::new();
     let mut hold = |what: &str, value, limit| {
-        held.push(Held { what: what.to_owned(), value, limit, at_least: false });
+        all.push(Held { what: what.to_owned(), value, limit, at_least: false });
     };
     if let Some(idle) = &row.idle {
         hold("megabytes of the program", idle.megabytes, work.megabytes);
@@ -274,14 +274,14 @@ pub(super) fn held(work: &Work, row: &Row) -> Vec<Held> {
         }
     }
     if let Some(reached) = row.operation.as_ref().filter(|_| work.share > 0.0) {
-        held.push(Held {
+        all.push(Held {
             what: "% of what the API server takes".to_owned(),
             value: reached.share * 100.0,
             limit: work.share * 100.0,
             at_least: true,
         });
     }
-    held
+    all
 }
 
 /// One line for each limit that one of our own does not keep.
