@@ -191,7 +191,9 @@ async fn once(command: Command, config: &Settings, needs: Needs) -> Result<ExitC
             if lines.is_empty() {
                 println!("{} needs no field that CRDs of others lack", config.controller);
             }
-            lines.iter().for_each(|line| println!("{line}"));
+            for line in lines {
+                println!("{line}");
+            }
         }
         Command::Run | Command::Crds => {}
     }

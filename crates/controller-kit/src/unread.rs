@@ -8,10 +8,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::shared::Shared;
 
-/// Objects of one kind that cannot be decoded, by namespace and name, and whether their owners were told; absent from the store,
-/// which is not the same as gone.
+/// Objects of one kind that cannot be decoded; absent from the store, which is not the same as gone.
 #[derive(Clone, Default)]
-pub struct Undecodable(Arc<Shared<BTreeMap<(String, String), (Broken, bool)>>>);
+pub struct Undecodable(Arc<Shared<ByPlace>>);
+
+/// By namespace and name, and whether their owners were told.
+type ByPlace = BTreeMap<(String, String), (Broken, bool)>;
 
 /// An object that cannot be decoded.
 #[derive(Clone, Debug)]

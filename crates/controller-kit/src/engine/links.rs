@@ -99,11 +99,11 @@ impl<K: Clone + Ord + Hash> Links<K> {
     /// Takes notice of what else the thing is called that a key names so. Gives the keys whose neighbours changed by that.
     pub fn learn(&self, key: &K, thing: &str, names: &[ThingName]) -> Vec<K> {
         let mut inner = self.0.lock();
-        let named = ThingName::of(thing);
-        let mut others = names.iter().copied().filter(|it| Some(*it) != named);
-        let (now, before) = ([named, others.next(), others.next()], inner.names(key));
+        let own = ThingName::of(thing);
+        let mut others = names.iter().copied().filter(|it| Some(*it) != own);
+        let (now, before) = ([own, others.next(), others.next()], inner.names(key));
         // One that has gone meanwhile is not entered again.
-        let is_news = named.is_some() && before != Names::default() && before != now;
+        let is_news = own.is_some() && before != Names::default() && before != now;
         if is_news { inner.place(key, now) } else { Vec::new() }
     }
 
