@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// A cache shows our own writes long before; this is for a watch that broke just then.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long the echo of a write is waited for. A cache shows our own writes long before; this is for a watch that broke just then.
+pub(super) const ECHO: Duration = Duration::from_secs(2);
 
 /// Objects that were written, and are not seen as they were left yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl<T: Ord> Echoes<T> {
     pub fn are_awaited(&mut self, now: Instant, shown: impl Fn(&T) -> Option<u64>) -> bool {
         self.0.retain(|object, wrote| {
             let is_shown = shown(object).map_or(wrote.may_go, |version| version >= wrote.version);
-            !is_shown && now.saturating_duration_since(wrote.at) < PATIENCE
+            !is_shown && now.saturating_duration_since(wrote.at) < ECHO
         });
         !self.0.is_empty()
     }
@@ -73,7 +73,7 @@ mod tests {
     fn a_watch_that_broke_is_not_awaited_for_ever() {
         let (mut echoes, now) = wrote("7", false);
         assert!(echoes.are_awaited(now, |_| Some(6)));
-        assert!(!echoes.are_awaited(now + PATIENCE, |_| Some(6)));
+        assert!(!echoes.are_awaited(now + ECHO, |_| Some(6)));
         let (mut echoes, now) = wrote("x", false);
         assert!(!echoes.are_awaited(now, |_| None), "it is no number");
     }

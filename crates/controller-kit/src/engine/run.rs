@@ -14,6 +14,7 @@ use prometheus::{IntCounterVec, Registry};
 use tokio::sync::Notify;
 
 use super::decision::{Decision, Next, Now, Outcome};
+use super::echoes::ECHO;
 use super::error::{Error, Failing};
 use super::fresh::Fresh;
 use super::lanes::{self, Turns};
@@ -35,8 +36,6 @@ const PASS_PATIENCE: Duration = Duration::from_secs(2);
 const SLOW_PASSES: usize = 8;
 /// How often a pass begins afresh at once because somebody else wrote first.
 const FRESH_STARTS: u32 = 3;
-/// How long the echo of a write is waited for before a key is looked at again: a watch may have been cut.
-const ECHO: Duration = Duration::from_secs(2);
 /// A loop that does not turn for this long is stuck.
 const TURN: Duration = Duration::from_secs(30);
 
