@@ -15,6 +15,7 @@ use controller_kit::engine::lanes::Lanes;
 use controller_kit::engine::links::Links;
 use controller_kit::engine::{Lookout, ObjectKey, Shared};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{ApiResource, DynamicObject};
 use kube::core::DynamicResourceScope;
 use kube::{Api, Resource};
 
@@ -105,6 +106,17 @@ impl Context {
     {
         let version = &self.served.infrastructure;
         Api::namespaced_with(self.kit.client.clone(), namespace, version)
+    }
+
+    /// All of a kind and namespace of which one is written, without their types.
+    pub fn written(&self, object: &Key) -> Api<DynamicObject> {
+        let kind = match object {
+            Key::Machine(_) => ApiResource::erase::<Metal3Machine>(&self.served.infrastructure),
+            Key::Host(_) => ApiResource::erase::<BareMetalHost>(&()),
+            Key::Deployment(_) => ApiResource::erase::<MachineDeployment>(&self.served.core),
+            Key::Set(_) => ApiResource::erase::<MachineSet>(&self.served.core),
+        };
+        Api::namespaced_with(self.kit.client.clone(), &object.object().namespace, &kind)
     }
 
     /// All whose replicas follow hosts.

@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use api_types::capm3::{Metal3DataClaim, Metal3DataClaimSpec, Metal3Machine};
 use api_types::names;
-use api_types::names::ferrite::RESERVED_HOST_UID;
+use api_types::names::ferrite::{GIVES_UP_HOST, HOST_UID, INTENDS_HOST, RESERVED_HOST_UID};
+use api_types::names::metal3::HOST;
 use api_types::reference::ObjectRef;
 use controller_kit::api_error::unless_gone;
 use controller_kit::engine::{
@@ -22,7 +23,7 @@ use crate::decide::{decide, refused};
 use crate::index::Wants;
 use crate::machine::created;
 use crate::model::{Claimed, Key, MachineSeen, Memory, Naming, Observed, Seen, Write};
-use crate::observe::{Scope, wish};
+use crate::observe::wish;
 use crate::reason::Reason;
 use crate::reservation::{self, Owner};
 
@@ -169,42 +170,26 @@ impl<'a> Pass<'a> {
 
     async fn write(&mut self, write: &Write) -> Result<(), Error> {
         match write {
-            Write::Intend { host, uid } => {
-                let annotations = json!({
-                    names::metal3::HOST: null,
-                    names::ferrite::INTENDS_HOST: host,
-                    names::ferrite::HOST_UID: uid,
-                    names::ferrite::GIVES_UP_HOST: null,
-                });
-                self.write_held(annotations).await
+            Write::Intend { .. } | Write::Name { .. } => {
+                let mut finalizers =
+                    self.machine()?.metadata.finalizers.clone().unwrap_or_default();
+                if !finalizers.iter().any(|it| it == names::capm3::MACHINE_FINALIZER) {
+                    finalizers.push(names::capm3::MACHINE_FINALIZER.to_owned());
+                }
+                let notes = notes_of_host(write, self.namespace());
+                let metadata = json!({ "annotations": notes, "finalizers": finalizers });
+                self.write_machine(json!({ "metadata": metadata })).await
             }
-            Write::Name { host, uid } => {
-                let mut annotations = self.naming(host);
-                annotations[names::ferrite::HOST_UID] = json!(uid);
-                annotations[names::ferrite::GIVES_UP_HOST] = Value::Null;
-                self.write_held(annotations).await
+            Write::GiveUp { .. } | Write::Forget => {
+                let notes = notes_of_host(write, self.namespace());
+                self.write_machine(json!({ "metadata": { "annotations": notes } })).await
             }
-            Write::GiveUp { host } => {
-                let annotations = json!({
-                    names::metal3::HOST: null,
-                    names::ferrite::INTENDS_HOST: null,
-                    names::ferrite::GIVES_UP_HOST: host,
-                });
-                self.write_machine(json!({ "metadata": { "annotations": annotations } })).await
-            }
-            Write::Forget => {
-                let annotations = json!({
-                    names::ferrite::GIVES_UP_HOST: null,
-                    names::ferrite::HOST_UID: null,
-                });
-                self.write_machine(json!({ "metadata": { "annotations": annotations } })).await
-            }
-            Write::Identify { host, provider_id, failure_domain } => {
+            Write::Identify { provider_id, failure_domain, .. } => {
                 let mut spec = json!({ "providerID": provider_id });
                 if let Some(domain) = failure_domain {
                     spec["failureDomain"] = json!(domain);
                 }
-                let metadata = json!({ "annotations": self.naming(host) });
+                let metadata = json!({ "annotations": notes_of_host(write, self.namespace()) });
                 self.write_machine(json!({ "metadata": metadata, "spec": spec })).await
             }
             Write::LetGo => {
@@ -213,7 +198,11 @@ impl<'a> Pass<'a> {
                     all.filter(|it| *it != names::capm3::MACHINE_FINALIZER).collect();
                 self.write_machine(json!({ "metadata": { "finalizers": others } })).await
             }
-            Write::Report(status) => self.write_status(status).await,
+            Write::Report(status) => {
+                let patch = json!({ "status": status });
+                let what = "patch the status of a Metal3Machine";
+                self.patch(self.machine_key(), Some("status"), what, patch).await
+            }
             Write::AskForData => self.ask_for_data().await,
             Write::WithdrawData => self.withdraw_data().await,
             Write::Claim { host, install, .. } => {
@@ -287,21 +276,13 @@ impl<'a> Pass<'a> {
                 self.write_host(host, of_free_host(), json!({ "consumerRef": null })).await
             }
             Write::NameNode(naming) => self.name_node(naming).await,
-            Write::Scale { replicas } => self.scale(*replicas).await,
+            // By the version it is known how many there were.
+            Write::Scale { replicas } => {
+                let patch = json!({ "spec": { "replicas": replicas } });
+                self.patch(self.key.clone(), Some("scale"), "scale to hosts", patch).await
+            }
             Write::Wait(wants) => self.wait(*wants),
         }
-    }
-
-    /// How many machines a deployment or a set is to have. By its version it is known how many it had.
-    async fn scale(&mut self, replicas: i32) -> Result<(), Error> {
-        let kind = if matches!(self.key, Key::Set(_)) { "MachineSet" } else { "MachineDeployment" };
-        let scope = Scope { context: self.context, namespace: self.namespace() };
-        let (api, name) = (scope.untyped(names::capi::GROUP, kind), self.name());
-        let patch = json!({ "spec": { "replicas": replicas } });
-        self.patch(self.key.clone(), "scale to hosts", patch, async |patch| {
-            api.patch_scale(name, &PatchParams::default(), patch).await
-        })
-        .await
     }
 
     /// The machine waits its turn, if it is known for what.
@@ -317,75 +298,44 @@ impl<'a> Pass<'a> {
         self.seen.versions.with(|all| all.get(object).cloned())
     }
 
-    /// Patches an object, which insists on that version. One that was not observed has none to insist on: nothing must be
-    /// written to it.
-    async fn patch<T: Resource>(
+    /// Patches an object, or the part of it that is written apart, and insists on that version. One that was not observed has
+    /// none to insist on: nothing must be written to it.
+    async fn patch(
         &mut self,
         object: Key,
+        part: Option<&str>,
         what: &'static str,
         mut patch: Value,
-        send: impl AsyncFnOnce(&Patch<Value>) -> kube::Result<T>,
     ) -> Result<(), Error> {
         let version = self.version(&object).ok_or(Error::Superseded)?;
         patch["metadata"]["resourceVersion"] = json!(version);
-        let written = written(what, send(&Patch::Merge(patch))).await;
+        let (patch, params) = (Patch::Merge(patch), PatchParams::default());
+        let (api, name) = (self.context.written(&object), &object.object().name);
+        let sent = async {
+            Ok(match part {
+                Some(part) => api.patch_subresource(part, name, &params, &patch).await?.metadata,
+                None => api.patch_metadata(name, &params, &patch).await?.metadata,
+            })
+        };
+        let written = written(what, sent).await;
         if matches!(written, Err(Error::Superseded)) {
             self.memory.superseded(object.clone(), &version);
         }
-        let Some(left) = written?.meta().resource_version.clone() else { return Ok(()) };
+        let Some(left) = written?.resource_version else { return Ok(()) };
         self.left = (object == *self.key).then(|| left.clone());
         self.memory.echoes.wrote(object.clone(), &left, true);
         self.seen.versions.with(|all| all.insert(object, left));
         Ok(())
     }
 
-    /// Annotations of a machine that has this host, which CAPM3 reads as well.
-    fn naming(&self, host: &str) -> Value {
-        json!({
-            names::metal3::HOST: format!("{}/{host}", self.namespace()),
-            names::ferrite::INTENDS_HOST: null,
-        })
-    }
-
-    /// Annotations and the finalizer of a machine.
-    async fn write_held(&mut self, annotations: Value) -> Result<(), Error> {
-        let mut finalizers = self.machine()?.metadata.finalizers.clone().unwrap_or_default();
-        if !finalizers.iter().any(|it| it == names::capm3::MACHINE_FINALIZER) {
-            finalizers.push(names::capm3::MACHINE_FINALIZER.to_owned());
-        }
-        let metadata = json!({ "annotations": annotations, "finalizers": finalizers });
-        self.write_machine(json!({ "metadata": metadata })).await
-    }
-
     async fn write_machine(&mut self, patch: Value) -> Result<(), Error> {
-        let machines: Api<Metal3Machine> = self.context.metal3(self.namespace());
-        let name = self.name();
-        self.patch(self.machine_key(), "patch a Metal3Machine", patch, async |patch| {
-            machines.patch_metadata(name, &PatchParams::default(), patch).await
-        })
-        .await
-    }
-
-    async fn write_status(&mut self, status: &Value) -> Result<(), Error> {
-        let machines: Api<Metal3Machine> = self.context.metal3(self.namespace());
-        let (name, patch) = (self.name(), json!({ "status": status }));
-        self.patch(
-            self.machine_key(),
-            "patch the status of a Metal3Machine",
-            patch,
-            async |patch| machines.patch_status(name, &PatchParams::default(), patch).await,
-        )
-        .await
+        self.patch(self.machine_key(), None, "patch a Metal3Machine", patch).await
     }
 
     async fn write_host(&mut self, name: &str, metadata: Value, spec: Value) -> Result<(), Error> {
-        let hosts = self.context.hosts(self.namespace());
+        let host = Key::Host(ObjectKey::new(self.namespace(), name));
         let patch = json!({ "metadata": metadata, "spec": spec });
-        let key = ObjectKey { namespace: self.namespace().to_owned(), name: name.to_owned() };
-        self.patch(Key::Host(key), "patch a BareMetalHost", patch, async |patch| {
-            hosts.patch_metadata(name, &PatchParams::default(), patch).await
-        })
-        .await
+        self.patch(host, None, "patch a BareMetalHost", patch).await
     }
 
     async fn ask_for_data(&self) -> Result<(), Error> {
@@ -454,6 +404,24 @@ impl<'a> Pass<'a> {
             "A Node got its provider ID"
         );
         Ok(())
+    }
+}
+
+/// What stands on a machine of its host after a write; what is left out stays as it is. The first is CAPM3's, which takes that host
+/// for one that the machine has.
+fn notes_of_host(write: &Write, namespace: &str) -> Value {
+    let full = |host: &str| format!("{namespace}/{host}");
+    match write {
+        Write::Intend { host, uid } => {
+            json!({ HOST: null, INTENDS_HOST: host, GIVES_UP_HOST: null, HOST_UID: uid })
+        }
+        Write::Name { host, uid } => {
+            json!({ HOST: full(host), INTENDS_HOST: null, GIVES_UP_HOST: null, HOST_UID: uid })
+        }
+        Write::Identify { host, .. } => json!({ HOST: full(host), INTENDS_HOST: null }),
+        Write::GiveUp { host } => json!({ HOST: null, INTENDS_HOST: null, GIVES_UP_HOST: host }),
+        Write::Forget => json!({ GIVES_UP_HOST: null, HOST_UID: null }),
+        _ => json!({}),
     }
 }
 
