@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use api_types::capi::{self, Cluster};
 use api_types::capm3::Metal3Machine;
 use api_types::metal3::BareMetalHost;
+use api_types::reference::NamedRef;
 use controller_kit::engine::{self, Class, Echoes, Error, Lookout, ObjectKey, Shared};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -386,12 +387,9 @@ pub struct MachineSeen {
     pub told: Option<i64>,
     /// The claim of its host, if that could not be reported yet.
     pub claimed: Option<Claimed>,
-    /// Whether the secret with its first-boot configuration is there; not looked for where nothing hangs on it.
-    pub bootstrap_secret: Option<bool>,
-    /// A secret of its own that is not there: the field of its spec, and the name.
-    pub missing_secret: Option<(&'static str, String)>,
-    /// The data template that it names, if that is not there; not looked for once somebody was asked for rendered secrets.
-    pub missing_template: Option<String>,
+    /// What its installation needs and what is not there: the field that names it, and the name. Not looked for where nothing
+    /// hangs on it.
+    pub missing: Option<(&'static str, String)>,
     /// Its rendered secrets.
     pub data: Data,
     /// The uid of the claim that asked for them, if there is one: a later claim of its name is nobody's to withdraw here.
@@ -418,22 +416,29 @@ impl MachineSeen {
         self.owner.as_ref().filter(|_| matches!(self.reuse, Reuse::On | Reuse::Unknown))
     }
 
-    /// Secrets that the machine itself names and that nothing rendered takes the place of. As long as something may still be
-    /// rendered that is not known.
-    pub fn own_secrets(&self) -> Vec<(&'static str, String)> {
-        let rendered = match &self.data {
-            Data::NotWanted => [false; 2],
-            Data::Rendered { meta_data, network_data, .. } => {
-                [meta_data.is_some(), network_data.is_some()]
-            }
-            _ => [true; 2],
+    /// Its secrets, by the field of a host that names them: first boot, facts, network. As long as something may still be rendered
+    /// only the first is known.
+    pub fn secrets(&self) -> Vec<(&'static str, String)> {
+        let (spec, data) = (&self.machine.spec, &self.data);
+        let boot = self.parent.here().and_then(|it| it.spec.bootstrap.data_secret_name.clone());
+        let is_known = matches!(data, Data::NotWanted | Data::Rendered { .. });
+        let named = |field: &str, own: &Option<NamedRef>| {
+            let own = own.as_ref().and_then(|it| it.name.clone());
+            let own = own.filter(|name| is_known && !name.is_empty());
+            data.rendered(field).cloned().or(own)
         };
-        let spec = &self.machine.spec;
-        let named = [("metaData", &spec.meta_data), ("networkData", &spec.network_data)];
-        let own = named.into_iter().zip(rendered).filter(|(_, rendered)| !rendered);
-        own.filter_map(|((field, it), _)| Some((field, it.as_ref()?.name.clone()?)))
-            .filter(|(_, name)| !name.is_empty())
-            .collect()
+        let all = [
+            ("userData", boot),
+            ("metaData", named("metaData", &spec.meta_data)),
+            ("networkData", named("networkData", &spec.network_data)),
+        ];
+        all.into_iter().filter_map(|(field, name)| Some((field, name?))).collect()
+    }
+
+    /// Those of them that CAPM3 did not render.
+    pub fn own_secrets(&self) -> Vec<(&'static str, String)> {
+        let all = self.secrets().into_iter();
+        all.filter(|(field, _)| self.data.rendered(field).is_none()).collect()
     }
 
     /// The data template that has to be there before anybody is asked for rendered secrets.

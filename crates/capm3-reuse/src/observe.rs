@@ -131,7 +131,7 @@ impl Scope<'_> {
         seen.claimed = memory.claimed.clone();
         let template = template_name(&seen.machine)
             .and_then(|name| self.context.caches.templates.named(self.namespace, name));
-        set_cleaning_mode(&mut seen, template.as_deref());
+        seen.cleaning = cleaning_mode(&seen.machine, template.as_deref());
         let machine = seen.machine.clone();
         seen.parent = self.parent(&machine);
         let cluster = cluster_name(&seen).map(str::to_owned);
@@ -164,19 +164,14 @@ impl Scope<'_> {
             seen.reuse = self.reuse(&machine).await?;
             self.look_for_host(&mut seen).await?;
         } else if is_to_be_installed(&seen) {
-            match seen.data {
-                Data::NotWanted => self.look_for_secret(&mut seen).await?,
-                Data::NotAskedFor => {
-                    self.look_for_template(&mut seen).await?;
-                    if let Some(what) = self.data_left_over(&machine).await? {
-                        seen.data = Data::Withdrawn(what);
-                    }
-                }
-                Data::Rendered { .. } => {
-                    seen.data = self.live_data(&machine).await?;
-                    self.look_for_secret(&mut seen).await?;
-                }
-                Data::Awaited | Data::Withdrawn(_) | Data::Failed(_) | Data::Unserved => {}
+            if matches!(seen.data, Data::Rendered { .. }) {
+                seen.data = self.live_data(&machine).await?;
+            }
+            seen.missing = self.missing(&seen).await?;
+            if seen.data == Data::NotAskedFor
+                && let Some(what) = self.data_left_over(&machine).await?
+            {
+                seen.data = Data::Withdrawn(what);
             }
         } else if machine.is_provisioned()
             && let Some(owner) = &seen.owner
@@ -286,37 +281,25 @@ impl Scope<'_> {
         if !intends && seen.choice.kept.is_none() && seen.choice.free.is_none() {
             return Ok(());
         }
-        self.look_for_template(seen).await?;
-        self.look_for_secret(seen).await
-    }
-
-    /// Whether the data template is there that a machine names. Who renders secrets never says that it is not, and by then the
-    /// machine would have its host.
-    async fn look_for_template(&self, seen: &mut MachineSeen) -> Result<(), Error> {
-        let Some(name) = seen.data_template().map(str::to_owned) else { return Ok(()) };
-        let templates = self.untyped(names::capm3::GROUP, "Metal3DataTemplate");
-        let request = templates.get_metadata(&name);
-        if is_there(&name, request, "look for a Metal3DataTemplate").await? == Some(false) {
-            seen.missing_template = Some(name);
-        }
+        seen.missing = self.missing(seen).await?;
         Ok(())
     }
 
-    async fn look_for_secret(&self, seen: &mut MachineSeen) -> Result<(), Error> {
-        let Parent::Here(parent) = &seen.parent else { return Ok(()) };
-        let Some(name) = &parent.spec.bootstrap.data_secret_name else { return Ok(()) };
+    /// The first of what an installation needs that is not there. Who renders secrets never says that the template is not, and by
+    /// then the machine would have its host.
+    async fn missing(&self, seen: &MachineSeen) -> Result<Option<(&'static str, String)>, Error> {
         let secrets = self.secrets();
-        let look = async |name: &str| {
-            is_there(name, secrets.get_metadata(name), "look for a secret").await
-        };
-        seen.bootstrap_secret = look(name).await?;
         for (field, name) in seen.own_secrets() {
-            if look(&name).await? == Some(false) {
-                seen.missing_secret = Some((field, name));
-                break;
+            let request = secrets.get_metadata(&name);
+            if is_missing(&name, request, "look for a secret").await? {
+                return Ok(Some((field, name)));
             }
         }
-        Ok(())
+        let Some(name) = seen.data_template() else { return Ok(None) };
+        let templates = self.untyped(names::capm3::GROUP, "Metal3DataTemplate");
+        let request = templates.get_metadata(name);
+        let is_missing = is_missing(name, request, "look for a Metal3DataTemplate").await?;
+        Ok(is_missing.then(|| ("dataTemplate", name.to_owned())))
     }
 
     /// For whom the host is to be kept, as owner and template say now.
@@ -389,14 +372,13 @@ fn template_name(machine: &Metal3Machine) -> Option<&str> {
 /// Whether disks are wiped, by the template that a machine was cloned from. As with CAPM3 the template has the last word
 /// for all of its machines, so that it can be changed just before a rollout. One that is gone has said it: what the
 /// machine was cloned with is older.
-fn set_cleaning_mode(seen: &mut MachineSeen, template: Option<&Metal3MachineTemplate>) {
+fn cleaning_mode(
+    machine: &Metal3Machine,
+    template: Option<&Metal3MachineTemplate>,
+) -> Option<String> {
     let said = template.and_then(|it| it.spec.template.spec.automated_cleaning_mode.clone());
-    if said.is_some() {
-        seen.machine.spec.automated_cleaning_mode = said;
-    }
-    if template.is_some() || template_name(&seen.machine).is_none() {
-        seen.cleaning.clone_from(&seen.machine.spec.automated_cleaning_mode);
-    }
+    let is_gone = template.is_none() && template_name(machine).is_some();
+    said.or_else(|| machine.spec.automated_cleaning_mode.clone().filter(|_| !is_gone))
 }
 
 /// Whether all is there that a machine needs before it gets a host. What is missing is told by the rules; here it only
@@ -439,14 +421,14 @@ fn is_to_be_installed(seen: &MachineSeen) -> bool {
     seen.own_host().is_some_and(is_untold) && !seen.machine.is_provisioned()
 }
 
-/// Whether there is an object of this name, as far as that may be asked.
-async fn is_there<T>(
+/// Whether there is no object of this name, as far as that may be asked.
+async fn is_missing<T>(
     name: &str,
     request: impl Future<Output = kube::Result<T>>,
     what: &'static str,
-) -> Result<Option<bool>, Error> {
+) -> Result<bool, Error> {
     let found = get_if_allowed(name, request, what).await?;
-    Ok(found.map(|found| found.is_some()))
+    Ok(found.is_some_and(|found| found.is_none()))
 }
 
 /// An object that need not be there; nothing at all if it may not be asked for.

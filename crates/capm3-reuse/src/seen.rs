@@ -98,6 +98,18 @@ pub enum Data {
     Unserved,
 }
 
+impl Data {
+    /// The secret that was rendered for this field of a host.
+    pub fn rendered(&self, field: &str) -> Option<&String> {
+        let Self::Rendered { meta_data, network_data, .. } = self else { return None };
+        match field {
+            "metaData" => meta_data.as_ref(),
+            "networkData" => network_data.as_ref(),
+            _ => None,
+        }
+    }
+}
+
 /// Whose Node is looked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Sought<'a> {

@@ -31,8 +31,7 @@ pub(super) fn lack(seen: &MachineSeen, parent: &Machine, cluster: &Cluster) -> O
     if !cluster.infrastructure_provisioned() {
         return lack(Reason::WaitingForInfrastructure, text::NO_INFRASTRUCTURE.to_owned());
     }
-    let boot = parent.spec.bootstrap.data_secret_name.as_deref().unwrap_or_default();
-    if boot.is_empty() {
+    if parent.spec.bootstrap.data_secret_name.as_deref().unwrap_or_default().is_empty() {
         return lack(Reason::WaitingForBootstrapData, text::NO_BOOTSTRAP_DATA.to_owned());
     }
     if let Some(why) = wrong_image(&seen.machine) {
@@ -44,13 +43,13 @@ pub(super) fn lack(seen: &MachineSeen, parent: &Machine, cluster: &Cluster) -> O
     if seen.data == Data::Unserved {
         return lack(Reason::DataFailed, text::DATA_UNSERVED.to_owned());
     }
-    let (reason, text) = if seen.bootstrap_secret == Some(false) {
-        (Reason::BootstrapSecretMissing, text::bootstrap_secret_missing(boot))
-    } else if let Some((field, name)) = &seen.missing_secret {
-        (Reason::SecretMissing, text::missing("Secret", name, field))
-    } else {
-        let name = seen.missing_template.as_ref()?;
-        (Reason::DataTemplateMissing, text::missing("Metal3DataTemplate", name, "dataTemplate"))
+    let (field, name) = seen.missing.as_ref()?;
+    let (reason, text) = match *field {
+        "userData" => (Reason::BootstrapSecretMissing, text::bootstrap_secret_missing(name)),
+        "dataTemplate" => {
+            (Reason::DataTemplateMissing, text::missing("Metal3DataTemplate", name, field))
+        }
+        _ => (Reason::SecretMissing, text::missing("Secret", name, field)),
     };
     Some(Lack { reason, text, again: Some(UNWATCHED) })
 }

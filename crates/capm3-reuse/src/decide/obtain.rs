@@ -1,7 +1,6 @@
 //! How a machine comes to a host: what it asks for is checked, a host is chosen, the choice is written on the machine,
 //! and then the host is claimed.
 
-use api_types::capi::Machine;
 use api_types::capm3::Metal3Machine;
 use api_types::metal3::BareMetalHost;
 use api_types::names;
@@ -59,7 +58,7 @@ pub(super) fn go_on(case: &Case<'_>) -> Option<Decision> {
             // Somebody else's word, or that of an earlier release. A machine that is deleted just after its claim would leave the
             // host behind, and CAPM3 takes the host for one that the machine has.
             let first = if is_intent { Vec::new() } else { vec![intend(host)] };
-            take(case, host, first)?
+            take(case, host, first)
         }
         None => give_up(case.seen, name, case.now),
     })
@@ -67,12 +66,12 @@ pub(super) fn go_on(case: &Case<'_>) -> Option<Decision> {
 
 pub(super) fn take_after_all(case: &Case<'_>) -> Option<Decision> {
     let host = still_wanted(case)?;
-    take(case, host, vec![intend(host)])
+    Some(take(case, host, vec![intend(host)]))
 }
 
 pub(super) fn take_kept(case: &Case<'_>) -> Option<Decision> {
     let host = case.seen.choice.kept.as_ref().filter(|_| case.seen.keeps_for().is_some())?;
-    choose(case, host)
+    Some(choose(case, host))
 }
 
 /// One host is one machine's: who has as many before it as hosts are on their way waits for nothing.
@@ -99,7 +98,7 @@ pub(super) fn has_none_kept(case: &Case<'_>) -> Option<Decision> {
 }
 
 pub(super) fn take_free(case: &Case<'_>) -> Option<Decision> {
-    choose(case, case.seen.choice.free.as_ref()?)
+    Some(choose(case, case.seen.choice.free.as_ref()?))
 }
 
 pub(super) fn names_too_long(case: &Case<'_>) -> Option<Decision> {
@@ -127,7 +126,7 @@ fn first(case: &Case<'_>) -> Vec<Write> {
 }
 
 /// Takes a host that it had not named before.
-fn choose(case: &Case<'_>, host: &BareMetalHost) -> Option<Decision> {
+fn choose(case: &Case<'_>, host: &BareMetalHost) -> Decision {
     let mut first = first(case);
     first.push(intend(host));
     take(case, host, first)
@@ -213,19 +212,17 @@ pub(super) fn name_host(host: &BareMetalHost) -> Write {
 }
 
 /// The claim, after what has to be written before it.
-fn take(case: &Case<'_>, host: &BareMetalHost, mut writes: Vec<Write>) -> Option<Decision> {
-    let (seen, (parent, _)) = (case.seen, case.parents()?);
-    let name = host.name_any();
+fn take(case: &Case<'_>, host: &BareMetalHost, mut writes: Vec<Write>) -> Decision {
+    let (seen, name) = (case.seen, host.name_any());
     let wants_data = seen.data != Data::NotWanted;
-    let install = (!wants_data).then(|| install(case.machine, parent, &seen.data, host));
+    let install = (!wants_data).then(|| install(seen, host));
     let (reason, why) = match (Kept::of(host), seen.keeps_for()) {
         (Some(_), _) => (Reason::HostReused, String::new()),
         (None, Some(owner)) => (Reason::HostClaimed, text::why_free(&seen.choice, owner)),
         (None, None) => (Reason::HostClaimed, String::new()),
     };
     let message = text::host(&name) + &why;
-    let references =
-        if wants_data { Vec::new() } else { secrets(case.machine, parent, &seen.data) };
+    let references = if wants_data { Vec::new() } else { seen.secrets() };
     let awaits = (seen.data == Data::NotAskedFor).then(|| awaits_data(case.machine));
     let installs = || Said::no(Reason::Provisioning, text::INSTALLING);
     let report = Report {
@@ -245,7 +242,7 @@ fn take(case: &Case<'_>, host: &BareMetalHost, mut writes: Vec<Write>) -> Option
         writes.push(name_host(host));
     }
     let decision = with_report(seen, case.now, writes, (reason, &message), &report);
-    Some(Decision { events: Vec::new(), ..decision })
+    Decision { events: Vec::new(), ..decision }
 }
 
 /// The host that it was going to take is not to be had any more. Nothing else is done before the host was read again.
@@ -273,15 +270,10 @@ pub(super) fn withdraw(seen: &MachineSeen) -> Option<Write> {
 }
 
 /// What the host is told to install. What the user left out is left out.
-pub(super) fn install(
-    machine: &Metal3Machine,
-    parent: &Machine,
-    data: &Data,
-    host: &BareMetalHost,
-) -> Map<String, Value> {
+pub(super) fn install(seen: &MachineSeen, host: &BareMetalHost) -> Map<String, Value> {
     let mut fields = Map::new();
     let mut put = |name: &str, value: Value| fields.insert(name.to_owned(), value);
-    let spec = &machine.spec;
+    let (metadata, spec) = (&seen.machine.metadata, &seen.machine.spec);
     let deploy = spec.custom_deploy.as_ref().filter(|deploy| !deploy.method.is_empty());
     if let Some(deploy) = deploy {
         put("customDeploy", json!({ "method": deploy.method }));
@@ -302,36 +294,15 @@ pub(super) fn install(
         }
         put("image", told);
     }
-    let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
-    for (field, name) in secrets(machine, parent, data) {
-        put(field, json!({ "name": name, "namespace": namespace }));
+    for (field, name) in seen.secrets() {
+        put(field, json!({ "name": name, "namespace": metadata.namespace }));
     }
-    if let Some(mode) = &spec.automated_cleaning_mode {
+    // The machine's own is older than the template's, and all that is left where that is gone.
+    if let Some(mode) = seen.cleaning.as_ref().or(spec.automated_cleaning_mode.as_ref()) {
         put("automatedCleaningMode", json!(mode));
     }
     if !host.spec.online {
         put("online", json!(true));
     }
     fields
-}
-
-/// The secrets of a machine by field: first boot, facts, network.
-pub(super) fn secrets(
-    machine: &Metal3Machine,
-    parent: &Machine,
-    data: &Data,
-) -> Vec<(&'static str, String)> {
-    let named = |reference: &Option<api_types::reference::NamedRef>| {
-        reference.as_ref().and_then(|it| it.name.clone()).filter(|name| !name.is_empty())
-    };
-    let (facts, network) = match data {
-        Data::Rendered { meta_data, network_data, .. } => (meta_data.clone(), network_data.clone()),
-        _ => (None, None),
-    };
-    let all = [
-        ("userData", parent.spec.bootstrap.data_secret_name.clone()),
-        ("metaData", facts.or_else(|| named(&machine.spec.meta_data))),
-        ("networkData", network.or_else(|| named(&machine.spec.network_data))),
-    ];
-    all.into_iter().filter_map(|(field, name)| Some((field, name?))).collect()
 }

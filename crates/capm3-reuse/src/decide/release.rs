@@ -18,7 +18,7 @@ use crate::machine::{is_held, was_associated, was_up};
 use crate::model::{Decision, MachineSeen, Write};
 use crate::reason::Reason;
 use crate::reservation::{self, Owner};
-use crate::seen::{Data, Verdict};
+use crate::seen::Verdict;
 use crate::status::{self, Report, Said};
 use crate::{host, text};
 
@@ -218,25 +218,19 @@ pub(super) fn is_cleared(host: &BareMetalHost) -> bool {
 /// host itself stay: those of the machine are known by their names.
 fn ours(seen: &MachineSeen, host: &BareMetalHost) -> Vec<&'static str> {
     let (host, spec, status) = (&host.spec, &seen.machine.spec, seen.machine.status.as_ref());
-    let (facts, network) = match &seen.data {
-        Data::Rendered { meta_data, network_data, .. } => {
-            (meta_data.as_ref(), network_data.as_ref())
-        }
-        _ => (None, None),
+    let is_its = |field, on_host: &Option<Box<NamedRef>>, of_machine: &Option<NamedRef>| {
+        let told = status.and_then(|it| status::reference(it, field));
+        let own = of_machine.as_ref().and_then(|it| it.name.as_deref());
+        let rendered = seen.data.rendered(field).map(String::as_str);
+        let on_host = on_host.as_ref().and_then(|it| it.name.as_deref());
+        on_host.is_some() && [own, rendered, told].contains(&on_host)
     };
-    let is_its =
-        |field, on_host: &Option<Box<NamedRef>>, of_machine: &Option<NamedRef>, rendered| {
-            let told = status.and_then(|it| status::reference(it, field));
-            let own = of_machine.as_ref().and_then(|it| it.name.as_ref());
-            let on_host = on_host.as_ref().and_then(|it| it.name.as_ref());
-            on_host.is_some_and(|it| [own, rendered].contains(&Some(it)) || told == Some(it))
-        };
     let all = [
         ("image", host.image.is_some()),
         ("customDeploy", host.custom_deploy.is_some()),
         ("userData", host.user_data.is_some()),
-        ("metaData", is_its("metaData", &host.meta_data, &spec.meta_data, facts)),
-        ("networkData", is_its("networkData", &host.network_data, &spec.network_data, network)),
+        ("metaData", is_its("metaData", &host.meta_data, &spec.meta_data)),
+        ("networkData", is_its("networkData", &host.network_data, &spec.network_data)),
     ];
     all.iter().filter(|(_, is_its)| *is_its).map(|(field, _)| *field).collect()
 }

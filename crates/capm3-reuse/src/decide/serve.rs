@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use api_types::capi::{Machine, MachineAddress};
+use api_types::capi::MachineAddress;
 use api_types::capm3::Metal3Machine;
 use api_types::metal3::BareMetalHost;
 use api_types::names;
@@ -10,7 +10,7 @@ use controller_kit::engine::{Next, Reason as _};
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use super::obtain::{awaits_data, give_up, install, name_host, secrets};
+use super::obtain::{awaits_data, give_up, install, name_host};
 use super::{
     CONDITION_ASSOCIATED, Case, RESYNC, entry, look_closer, node, not_paused, on_machine, reported,
     says, step, told, with_report,
@@ -89,7 +89,7 @@ pub(super) fn serve(case: &Case<'_>) -> Option<Decision> {
             data_ready = Some(rendered());
         }
         if !machine.is_provisioned() {
-            references = untold_secrets(seen, parent);
+            references = untold_secrets(seen);
         }
         let wanted = &seen.cleaning;
         // Where that is refused nothing else is written: that the machine is up comes first, and wakes it for this.
@@ -105,9 +105,9 @@ pub(super) fn serve(case: &Case<'_>) -> Option<Decision> {
     } else {
         match &seen.data {
             Data::NotWanted | Data::Rendered { .. } => {
-                let install = install(machine, parent, &seen.data, host);
+                let install = install(seen, host);
                 writes.push(Write::Install { host: name.clone(), install });
-                references = secrets(machine, parent, &seen.data);
+                references = seen.secrets();
             }
             Data::NotAskedFor => {
                 writes.push(Write::AskForData);
@@ -202,11 +202,10 @@ fn rendered() -> Said {
 
 /// The secrets that the host was told and the status does not name yet. What it names stays: the machine's spec may say
 /// something else by now.
-fn untold_secrets(seen: &MachineSeen, parent: &Machine) -> Vec<(&'static str, String)> {
+fn untold_secrets(seen: &MachineSeen) -> Vec<(&'static str, String)> {
     let told = seen.machine.status.as_ref();
     let is_told = |field: &str| told.is_some_and(|it| status::reference(it, field).is_some());
-    let all = secrets(&seen.machine, parent, &seen.data).into_iter();
-    all.filter(|(field, _)| !is_told(field)).collect()
+    seen.secrets().into_iter().filter(|(field, _)| !is_told(field)).collect()
 }
 
 /// How it came to its host, and why to that one, stays as it was said first: see [`adopt`].

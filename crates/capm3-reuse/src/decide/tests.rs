@@ -8,7 +8,7 @@ use api_types::metal3::{BareMetalHost, CachedHost};
 use api_types::names;
 use api_types::reference::{NamedRef, ObjectRef};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::index::Wants;
@@ -104,6 +104,11 @@ pub(crate) fn seen() -> MachineSeen {
 
 pub(crate) fn annotate(machine: &mut Metal3Machine, key: &str, value: &str) {
     machine.metadata.annotations.get_or_insert_default().insert(key.to_owned(), value.to_owned());
+}
+
+/// What the host is told to install for the machine.
+pub(crate) fn installed(seen: &MachineSeen, host: &BareMetalHost) -> Map<String, Value> {
+    obtain::install(seen, host)
 }
 
 /// The machine names this host and was seen to have it.
@@ -260,9 +265,9 @@ const MISSING: [(Change, Reason); 7] = [
         },
         Reason::WaitingForBootstrapData,
     ),
-    (|it| it.bootstrap_secret = Some(false), Reason::BootstrapSecretMissing),
-    (|it| it.missing_secret = Some(("metaData", "facts".to_owned())), Reason::SecretMissing),
-    (|it| it.missing_template = Some("facts".to_owned()), Reason::DataTemplateMissing),
+    (|it| it.missing = Some(("userData", "boot".to_owned())), Reason::BootstrapSecretMissing),
+    (|it| it.missing = Some(("metaData", "facts".to_owned())), Reason::SecretMissing),
+    (|it| it.missing = Some(("dataTemplate", "facts".to_owned())), Reason::DataTemplateMissing),
     (|it| it.machine.spec.image = None, Reason::ImageInvalid),
 ];
 

@@ -54,9 +54,8 @@ impl Scope<'_> {
         let datas: Api<Metal3Data> = self.context.metal3(self.namespace);
         let datas = asked("look for a Metal3Data", datas.list(&one(&name))).await?.items;
         let found = rendered(machine, datas.first(), name);
-        let Data::Rendered { meta_data, network_data, .. } = &found else { return Ok(found) };
         let uid = datas.first().and_then(|it| it.meta().uid.clone());
-        for secret in [meta_data, network_data].into_iter().flatten() {
+        for secret in ["metaData", "networkData"].iter().filter_map(|it| found.rendered(it)) {
             if let Some(what) = self.secret_of_another(secret, uid.as_deref()).await? {
                 return Ok(Data::Withdrawn(what));
             }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::context::tests::{no_caches, nowhere};
-use crate::decide::tests::{annotate, cached, consumer, host, seen, with};
+use crate::decide::tests::{annotate, cached, consumer, host, installed, seen, with};
 
 #[test]
 fn a_machine_has_the_host_that_names_it_whatever_its_annotation_says() {
@@ -55,8 +55,8 @@ async fn what_no_object_can_be_called_is_not_there_and_nobody_is_asked() {
     for name in ["", "a b", "../h", "h?watch=true"] {
         let seen = scope.live_named(Some(name)).await;
         assert!(matches!(seen, Ok(HostSeen::Gone(it)) if it == name), "{name}");
-        let found = is_there(name, secrets.get_metadata(name), "look for a secret").await;
-        assert!(matches!(found, Ok(Some(false))), "{name}");
+        let found = is_missing(name, secrets.get_metadata(name), "look for a secret").await;
+        assert!(matches!(found, Ok(true)), "{name}");
     }
 }
 
@@ -69,15 +69,15 @@ async fn what_may_not_be_asked_for_is_not_missing_and_no_answer_is_an_error() {
     };
     let named = json!({"name": "facts", "kind": "metal3datatemplates"});
     for (answer, wanted) in [
-        (Ok(()), Some(Some(true))),
-        (status(404, "NotFound", named.clone()), Some(Some(false))),
+        (Ok(()), Some(false)),
+        (status(404, "NotFound", named.clone()), Some(true)),
         // It says nothing of that object.
         (status(404, "", json!({})), None),
-        (status(403, "Forbidden", named.clone()), Some(None)),
+        (status(403, "Forbidden", named.clone()), Some(false)),
         (status(500, "InternalError", named), None),
     ] {
         let told = format!("{answer:?}");
-        let found = is_there("facts", std::future::ready(answer), "look for it").await;
+        let found = is_missing("facts", std::future::ready(answer), "look for it").await;
         assert_eq!(found.ok(), wanted, "{told}");
     }
 }
@@ -89,19 +89,21 @@ fn whether_disks_are_wiped_is_the_template_s_word_and_nobody_s_when_that_is_gone
         serde_json::from_value(json!({"spec": {"template": {"spec": spec}}})).unwrap()
     };
     let (wipes, silent) = (template(Some("metadata")), template(None));
+    // What the template says, and what a host is told that was told nothing yet.
     let of = |cloned: bool, template: Option<&Metal3MachineTemplate>| {
         let mut seen = seen();
         seen.machine.spec.automated_cleaning_mode = Some("disabled".to_owned());
         if cloned {
             annotate(&mut seen.machine, names::capi::CLONED_FROM_NAME, "t");
         }
-        set_cleaning_mode(&mut seen, template);
-        (seen.cleaning, seen.machine.spec.automated_cleaning_mode)
+        seen.cleaning = cleaning_mode(&seen.machine, template);
+        let told = installed(&seen, &host("h", "available"))["automatedCleaningMode"].clone();
+        (seen.cleaning, told)
     };
-    let said = |mode: &str| Some(mode.to_owned());
-    assert_eq!(of(true, Some(&wipes)), (said("metadata"), said("metadata")));
-    assert_eq!(of(true, Some(&silent)), (said("disabled"), said("disabled")));
-    assert_eq!(of(false, None), (said("disabled"), said("disabled")));
+    let said = |mode: &str| (Some(mode.to_owned()), json!(mode));
+    assert_eq!(of(true, Some(&wipes)), said("metadata"));
+    assert_eq!(of(true, Some(&silent)), said("disabled"));
+    assert_eq!(of(false, None), said("disabled"));
     // Its own is still good for a host that was told nothing yet.
-    assert_eq!(of(true, None), (None, said("disabled")));
+    assert_eq!(of(true, None), (None, json!("disabled")));
 }

@@ -44,7 +44,8 @@ fn secrets_of_another_namespace_are_refused() {
 fn secrets_that_a_machine_names_itself_are_looked_for_unless_others_are_rendered_in_their_place() {
     let named = |name: &str| Some(NamedRef { name: Some(name.to_owned()), ..NamedRef::default() });
     let mut seen = seen();
-    assert!(seen.own_secrets().is_empty());
+    let boot = ("userData", "boot".to_owned());
+    assert_eq!(seen.own_secrets(), std::slice::from_ref(&boot));
     seen.machine.spec.meta_data = named("facts");
     seen.machine.spec.network_data = named("network");
     let (facts, network) =
@@ -55,15 +56,16 @@ fn secrets_that_a_machine_names_itself_are_looked_for_unless_others_are_rendered
         network_data: None,
     };
     for (data, looked_for) in [
-        (Data::NotWanted, vec![facts, network.clone()]),
-        (Data::NotAskedFor, vec![]),
-        (Data::Awaited, vec![]),
-        (rendered, vec![network]),
+        (Data::NotWanted, vec![boot.clone(), facts, network.clone()]),
+        (Data::NotAskedFor, vec![boot.clone()]),
+        (Data::Awaited, vec![boot.clone()]),
+        (rendered, vec![boot.clone(), network.clone()]),
     ] {
         seen.data = data;
         assert_eq!(seen.own_secrets(), looked_for, "{:?}", seen.data);
     }
-    seen.missing_secret = Some(("networkData", "network".to_owned()));
+    assert_eq!(seen.secrets(), [boot, ("metaData", "m-facts".to_owned()), network]);
+    seen.missing = Some(("networkData", "network".to_owned()));
     let decision = decided(&seen);
     assert_eq!(decision.reason, Reason::SecretMissing);
     assert!(decision.message().contains("Secret network, which spec.networkData"));
@@ -77,9 +79,7 @@ fn an_image_beside_a_method_of_somebody_elses_is_written_as_well() {
         seen.machine.spec.image = serde_json::from_value(image.clone()).unwrap();
         seen.machine.spec.custom_deploy =
             method.map(|it| serde_json::from_value(json!({ "method": it })).unwrap());
-        let Parent::Here(parent) = &seen.parent else { panic!("it has one") };
-        let host = host("h", "available");
-        let fields = super::super::obtain::install(&seen.machine, parent, &Data::NotWanted, &host);
+        let fields = super::installed(&seen, &host("h", "available"));
         (fields.contains_key("customDeploy"), fields.contains_key("image"))
     };
     let image = json!({"url": "http://i/i", "checksum": "abc"});

@@ -111,7 +111,7 @@ fn a_data_template_is_looked_for_only_before_anybody_is_asked_for_what_it_render
             assert_eq!(seen.data_template(), is_looked_for.then_some(wanted), "{:?}", seen.data);
         }
     }
-    seen.missing_template = Some("facts".to_owned());
+    seen.missing = Some(("dataTemplate", "facts".to_owned()));
     let decision = decided(&MachineSeen { data: Data::NotAskedFor, ..seen });
     assert_eq!(decision.reason, Reason::DataTemplateMissing);
     assert!(decision.message().contains("Metal3DataTemplate facts, which spec.dataTemplate names"));
