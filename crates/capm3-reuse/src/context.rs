@@ -183,8 +183,9 @@ pub(crate) mod tests {
         let client = kube::Client::try_from(nobody).unwrap();
         let metrics = controller_kit::metrics::Metrics::new(NAME).unwrap();
         let kit = Kit::new(config, client, metrics, Shutdown::default());
+        let index = Arc::default();
         Context {
-            metrics: Metrics::new(&kit.metrics.registry).unwrap(),
+            metrics: Metrics::new(&kit.metrics.registry, Arc::clone(&index)).unwrap(),
             policy: Policy::default(),
             served: Served {
                 core: VERSION,
@@ -193,7 +194,7 @@ pub(crate) mod tests {
                 data: false,
             },
             lookout: Lookout::default(),
-            index: Arc::default(),
+            index,
             looks: crate::looks::among(1),
             caches,
             outlines: Outlines::default(),

@@ -1,8 +1,7 @@
 //! Wiring: watches, whom a change concerns, and the rule book as the engine drives it.
 
-use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use controller_kit::Kit;
 use controller_kit::backoff::Class as Retry;
@@ -26,12 +25,11 @@ use crate::reason::Reason;
 use crate::settings::Policy;
 use crate::{looks, observe, served, write};
 
-/// How often gauges are set.
-const HOSTS_SHOWN_EVERY: Duration = Duration::from_secs(10);
-
 /// Works until the process is to end. The kit is the process' own, or one that a test made in its place.
 pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
-    let metrics = Metrics::new(&kit.metrics.registry)
+    let (index, filter) = (Arc::new(Shared::<Index>::default()), kit.config.watch_filter.clone());
+    index.with(|index| *index = Index::filtered(filter));
+    let metrics = Metrics::new(&kit.metrics.registry, index.clone())
         .map_err(|error| format!("Cannot set up metrics: {error}"))?;
     let served = served::wait(&kit).await;
     tracing::info!(%served, "Found what the API server serves");
@@ -54,8 +52,6 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
     } else {
         (watch::absent(infrastructure), watch::absent(infrastructure))
     };
-    let (index, filter) = (Arc::new(Shared::<Index>::default()), kit.config.watch_filter.clone());
-    index.with(|index| *index = Index::filtered(filter));
     let context = Context {
         metrics,
         served,
@@ -95,21 +91,11 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
             () = watch::feed(planes.changes, |it| context.owner_changed(&caches.control_planes, it, None)) => {}
             () = watch::feed(claims.changes, |it| context.claim_changed(it)) => {}
             () = watch::feed(data.changes, |it| context.data_changed(it)) => {}
-            never = show(&context) => match never {},
         }
     });
     tokio::select! {
         ended = Box::pin(engine::run(&kit, &context, &context.lookout, watching, PASS_DEADLINE)) => ended,
         changed = served::changes(&kit, served) => Err(changed),
-    }
-}
-
-/// Sets gauges.
-async fn show(context: &Context) -> Infallible {
-    loop {
-        let (counts, waiters) = context.index.with(|index| (index.counts(), index.waiters()));
-        context.metrics.shown(counts, waiters);
-        tokio::time::sleep(HOSTS_SHOWN_EVERY).await;
     }
 }
 

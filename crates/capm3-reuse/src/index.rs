@@ -83,26 +83,31 @@ struct Waiter {
 /// Where a machine stands among those who wait: first come, first served.
 type QueuePlace = (Timestamp, String);
 
-/// Hosts by class, for the metrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Ready and nobody's.
-    pub free: usize,
-    /// Kept for an owner.
-    pub reserved: usize,
-    /// A machine's.
-    pub claimed: usize,
-    /// Everything else: not ready, unhealthy, used by others.
-    pub excluded: usize,
-}
-
+/// What a host is to the machines of its namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
+    /// Ready and nobody's.
     Free,
+    /// Kept for an owner.
     Kept,
-    /// By a machine.
+    /// A machine's.
     Claimed,
+    /// Everything else: not ready, unhealthy, used by others.
     Excluded,
+}
+
+impl Class {
+    const ALL: [Self; 4] = [Self::Free, Self::Kept, Self::Claimed, Self::Excluded];
+
+    /// As the metrics call it.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Kept => "reserved",
+            Self::Claimed => "claimed",
+            Self::Excluded => "excluded",
+        }
+    }
 }
 
 /// Under what a host is found. All that is kept stands first.
@@ -315,18 +320,10 @@ impl Index {
         space.marked(Mark::Kept(label.to_owned())).map(ToString::to_string).collect()
     }
 
-    /// Hosts by class.
-    pub fn counts(&self) -> Counts {
-        let mut counts = Counts::default();
-        for entry in self.namespaces.values().flat_map(|space| space.entries.values()) {
-            match entry.class {
-                Class::Free => counts.free += 1,
-                Class::Kept => counts.reserved += 1,
-                Class::Claimed => counts.claimed += 1,
-                Class::Excluded => counts.excluded += 1,
-            }
-        }
-        counts
+    /// How many hosts there are of each class.
+    pub fn counts(&self) -> [(&'static str, usize); 4] {
+        let all = || self.namespaces.values().flat_map(|space| space.entries.values());
+        Class::ALL.map(|it| (it.as_str(), all().filter(|entry| entry.class == it).count()))
     }
 }
 

@@ -1,13 +1,15 @@
 //! The controller's own metrics; the kit counts reconciles, requests and the rest. Names of objects are never labels.
 
+use std::sync::Arc;
+
+use controller_kit::engine::{Reason as _, Shared};
+use controller_kit::metrics::{SetWhenAsked, register};
 use prometheus::{
-    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry,
 };
 
-use crate::index::Counts;
+use crate::index::Index;
 use crate::reason::Reason;
-use controller_kit::engine::Reason as _;
-use controller_kit::metrics::register;
 
 const SECONDS: &[f64] = &[0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0, 1800.0];
 /// Reasons for which a reservation ends.
@@ -25,14 +27,13 @@ pub struct Metrics {
     claims: IntCounterVec,
     conflicts: IntCounter,
     dropped: IntCounterVec,
-    hosts: IntGaugeVec,
-    waiters: IntGauge,
     claim_seconds: Histogram,
 }
 
 impl Metrics {
-    /// Registers them, with every series from the start: a rate over one that appears late misses its first step.
-    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    /// Registers them, with every series from the start: a rate over one that appears late misses its first step. What the index
+    /// shows is read whenever somebody asks.
+    pub fn new(registry: &Registry, index: Arc<Shared<Index>>) -> Result<Self, prometheus::Error> {
         let counters = |name: &str, help: &str, label: &str| {
             register(registry, IntCounterVec::new(Opts::new(name, help), &[label])?)
         };
@@ -44,9 +45,15 @@ impl Metrics {
             "ferrite_capm3_reuse_conflicts_total",
             "Writes that were not made because somebody else wrote first",
         )?;
-        let hosts = Opts::new("ferrite_capm3_reuse_hosts", "Hosts by class");
-        let waiters =
-            IntGauge::new("ferrite_capm3_reuse_waiters", "Machines that wait for a host")?;
+        let gauges = |name: &str, help: &str, labels: &[&str]| {
+            IntGaugeVec::new(Opts::new(name, help), labels)
+        };
+        let gauges = vec![
+            gauges("ferrite_capm3_reuse_hosts", "Hosts by class", &["class"])?,
+            gauges("ferrite_capm3_reuse_waiters", "Machines that wait for a host", &[])?,
+        ];
+        let set = move |gauges: &[IntGaugeVec]| index.with(|index| show(index, gauges));
+        registry.register(Box::new(SetWhenAsked { gauges, set }))?;
         let metrics = Self {
             claims: counters(
                 "ferrite_capm3_reuse_claims_total",
@@ -59,8 +66,6 @@ impl Metrics {
                 "Reservations that ended, by reason",
                 "reason",
             )?,
-            hosts: register(registry, IntGaugeVec::new(hosts, &["class"])?)?,
-            waiters: register(registry, waiters)?,
             claim_seconds: register(
                 registry,
                 Histogram::with_opts(seconds.buckets(SECONDS.to_vec()))?,
@@ -72,7 +77,6 @@ impl Metrics {
         for reason in DROPPED {
             metrics.dropped.with_label_values(&[reason.as_str()]);
         }
-        metrics.shown(Counts::default(), 0);
         Ok(metrics)
     }
 
@@ -91,16 +95,14 @@ impl Metrics {
     pub(crate) fn dropped(&self, reason: Reason) {
         self.dropped.with_label_values(&[reason.as_str()]).inc();
     }
+}
 
-    /// How many there are just now.
-    pub(crate) fn shown(&self, hosts: Counts, waiters: usize) {
-        let set = |class: &str, count: usize| {
-            self.hosts.with_label_values(&[class]).set(i64::try_from(count).unwrap_or(i64::MAX));
-        };
-        set("free", hosts.free);
-        set("reserved", hosts.reserved);
-        set("claimed", hosts.claimed);
-        set("excluded", hosts.excluded);
-        self.waiters.set(i64::try_from(waiters).unwrap_or(i64::MAX));
+/// How many hosts and waiters there are just now.
+fn show(index: &Index, gauges: &[IntGaugeVec]) {
+    let [hosts, waiters] = gauges else { return };
+    let number = |it: usize| i64::try_from(it).unwrap_or(i64::MAX);
+    for (class, count) in index.counts() {
+        hosts.with_label_values(&[class]).set(number(count));
     }
+    waiters.with_label_values::<&str>(&[]).set(number(index.waiters()));
 }

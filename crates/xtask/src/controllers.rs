@@ -1,5 +1,7 @@
 //! What the project's own commands know of each controller: a new controller is a new entry here.
 
+use std::sync::Arc;
+
 use controller_kit::config::command;
 use controller_kit::crd::Needed;
 use controller_kit::engine::{self, Reason, reasons::About};
@@ -81,7 +83,7 @@ pub(crate) const ALL: &[Controller] = &[
     Controller {
         name: "capm3-reuse",
         command: command::<capm3_reuse::settings::Cli>,
-        metrics: |registry| capm3_reuse::metrics::Metrics::new(registry).map(drop),
+        metrics: |registry| capm3_reuse::metrics::Metrics::new(registry, Arc::default()).map(drop),
         engine_metrics: engine::register::<capm3_reuse::reason::Reason>,
         reasons: abouts::<capm3_reuse::reason::Reason>,
         rules: Some((FIRST, capm3_reuse::decide::rules)),

@@ -115,7 +115,7 @@ fn a_host_whose_reservation_is_removed_as_its_event_says_is_free() {
         }
         let mut index = crate::index::Index::default();
         index.update("ns", "h", Some(cached(&freed)));
-        assert_eq!(index.counts().free, 1, "{advice}");
+        assert_eq!(index.counts()[0], ("free", 1), "{advice}");
     }
 }
 
