@@ -12,7 +12,7 @@ use api_types::capm3::Metal3Machine;
 use api_types::metal3::BareMetalHost;
 use api_types::reference::NamedRef;
 use controller_kit::engine::{self, Class, Echoes, Error, Lookout, ObjectKey, Shared};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core;
 use kube::Api;
 use serde_json::{Map, Value};
 
@@ -22,7 +22,9 @@ use crate::machine::is_same;
 use crate::reason::Reason;
 use crate::reservation::{Kept, Owner};
 use crate::scale::Bounds;
-use crate::seen::{Data, HostSeen, Hosts, NodeSeen, OwnerSeen, Parent, Reuse, Sought, Verdict};
+use crate::seen::{
+    Data, HostSeen, Hosts, Node, NodeSeen, OwnerSeen, Parent, Reuse, Sought, Verdict,
+};
 
 /// How long one and the same host is tried before another is better: so long that who refuses everything makes few writes,
 /// and several times as long as any claim is on its way that an earlier pass sent.
@@ -156,7 +158,7 @@ pub enum Write {
         why: Reason,
     },
     /// On a Node of a workload cluster that says no provider ID: it gets that of its machine, if nobody wrote to it since.
-    NameNode(Naming),
+    NameNode(Node),
     /// On a deployment or a set of machines: how many it is to have.
     Scale {
         /// So many.
@@ -164,17 +166,6 @@ pub enum Write {
     },
     /// Nowhere: the machine waits its turn for a host.
     Wait(Wants),
-}
-
-/// A Node and the provider ID that it gets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Naming {
-    /// The Node.
-    pub node: String,
-    /// The version of it that was read.
-    pub version: String,
-    /// The provider ID.
-    pub provider_id: String,
 }
 
 /// How a machine came to its host. It is remembered until it is reported: the report that follows a claim may be superseded, and
@@ -281,7 +272,7 @@ pub struct Seen {
     /// The hosts that are held back for the machine.
     pub held_back: Option<HeldBack>,
     /// The Nodes of the workload cluster, if that answered.
-    pub nodes: Option<Api<Node>>,
+    pub nodes: Option<Api<core::v1::Node>>,
     /// When the pass has to be over. Who stood still for longer, as while a process is stopped, goes by what it read before.
     pub until: Instant,
     /// The versions on which writes insist: as they were observed, or as a write of this pass left them.

@@ -22,10 +22,11 @@ use crate::context::Context;
 use crate::decide::{decide, refused};
 use crate::index::Wants;
 use crate::machine::created;
-use crate::model::{Claimed, Key, MachineSeen, Memory, Naming, Observed, Seen, Write};
+use crate::model::{Claimed, Key, MachineSeen, Memory, Observed, Seen, Write};
 use crate::observe::wish;
 use crate::reason::Reason;
 use crate::reservation::{self, Owner};
+use crate::seen::Node;
 
 /// What of a refusal is told, in bytes: some repeat the whole object.
 const MESSAGE: usize = 1024;
@@ -275,7 +276,7 @@ impl<'a> Pass<'a> {
             Write::Free { host, .. } => {
                 self.write_host(host, of_free_host(), json!({ "consumerRef": null })).await
             }
-            Write::NameNode(naming) => self.name_node(naming).await,
+            Write::NameNode(node) => self.name_node(node).await,
             // By the version it is known how many there were.
             Write::Scale { replicas } => {
                 let patch = json!({ "spec": { "replicas": replicas } });
@@ -386,20 +387,20 @@ impl<'a> Pass<'a> {
     }
 
     /// Gives a Node of a workload cluster its provider ID. One that says another by now, and one made anew, has another version.
-    async fn name_node(&self, naming: &Naming) -> Result<(), Error> {
-        let Naming { node, version, provider_id } = naming;
+    async fn name_node(&self, node: &Node) -> Result<(), Error> {
+        let Node { name, version, provider_id, .. } = node;
         let nodes = self.seen.nodes.as_ref().ok_or(Error::Superseded)?;
         let patch = Patch::Merge(json!({
             "metadata": { "resourceVersion": version },
             "spec": { "providerID": provider_id },
         }));
         let params = PatchParams::default();
-        let request = nodes.patch_metadata(node, &params, &patch);
+        let request = nodes.patch_metadata(name, &params, &patch);
         written("patch a Node of the workload cluster", request).await?;
         tracing::info!(
             object.namespace = self.namespace(),
             object.name = self.name(),
-            node.name = node,
+            node.name = name,
             provider_id,
             "A Node got its provider ID"
         );

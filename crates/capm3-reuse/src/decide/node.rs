@@ -13,9 +13,9 @@ use controller_kit::engine::Reason as _;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::machine::up;
-use crate::model::{MachineSeen, Naming};
+use crate::model::MachineSeen;
 use crate::reason::Reason;
-use crate::seen::{NodeSeen, pace};
+use crate::seen::{Node, NodeSeen, pace};
 use crate::status::{self, Said};
 use crate::text;
 
@@ -25,7 +25,8 @@ const LONG: Duration = Duration::from_secs(1200);
 /// What follows for a machine.
 #[derive(Default)]
 pub(super) struct Found {
-    pub(super) naming: Option<Naming>,
+    /// The Node that gets the provider ID of its machine.
+    pub(super) named: Option<Node>,
     /// What a person should know of it.
     pub(super) said: Option<Said>,
     pub(super) again: Option<Duration>,
@@ -42,7 +43,7 @@ pub(super) fn about_node(seen: &MachineSeen, now: Timestamp) -> Found {
         Some(Said::yes(reason, ready.message.as_deref().unwrap_or_default()))
     });
     let missing = |text: &str| (up >= LONG).then(|| Said::yes(Reason::NodeMissing, text));
-    let mut naming = None;
+    let mut named = None;
     let said = match &seen.node {
         NodeSeen::Unasked | NodeSeen::Later(_) => told,
         NodeSeen::Unanswered(why) => told.or_else(|| missing(&text::node_unknown(why))),
@@ -55,11 +56,8 @@ pub(super) fn about_node(seen: &MachineSeen, now: Timestamp) -> Found {
                 .filter(|it| it.reason != Reason::NodeMissing)
                 .or_else(|| missing(&text::node_missing(&sought))),
             [one] if one.provider_id.is_empty() => {
-                naming = Some(Naming {
-                    node: one.name.clone(),
-                    version: one.version.clone(),
-                    provider_id: sought.provider_id.to_owned(),
-                });
+                let provider_id = sought.provider_id.to_owned();
+                named = Some(Node { provider_id, ..(*one).clone() });
                 None
             }
             [one] => Some(Said::yes(Reason::NodeForeign, &text::node_foreign(one, &sought))),
@@ -72,5 +70,5 @@ pub(super) fn about_node(seen: &MachineSeen, now: Timestamp) -> Found {
         NodeSeen::Later(pause) => *pause,
         _ => pace(&seen.machine, now),
     };
-    Found { naming, said, again: Some(again) }
+    Found { named, said, again: Some(again) }
 }

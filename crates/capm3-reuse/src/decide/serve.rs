@@ -169,7 +169,7 @@ pub(super) fn serve(case: &Case<'_>) -> Option<Decision> {
         // Or the last that is told of the machine is that it has to be replaced.
         decision.events = vec![on_machine(reason, &text::is_back(&name, &text))];
     }
-    decision.writes.extend(node.naming.map(Write::NameNode));
+    decision.writes.extend(node.named.map(Write::NameNode));
     Some(Decision { next: again.map_or(Next::OnChange, Next::After), ..decision })
 }
 

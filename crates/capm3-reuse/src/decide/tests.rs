@@ -12,9 +12,8 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::index::Wants;
-use crate::model::Naming;
 use crate::reservation::Owner;
-use crate::seen::{Data, HostSeen, Reuse};
+use crate::seen::{Data, HostSeen, Node, Reuse};
 use crate::settings::Policy;
 
 pub(crate) fn now() -> Timestamp {
@@ -157,7 +156,7 @@ pub(crate) trait Told {
     fn message(&self) -> String;
     fn again(&self) -> Option<Duration>;
     fn wants(&self) -> Option<Wants>;
-    fn naming(&self) -> Option<Naming>;
+    fn named(&self) -> Option<Node>;
 }
 
 impl Told for Decision {
@@ -199,9 +198,9 @@ impl Told for Decision {
         })
     }
 
-    fn naming(&self) -> Option<Naming> {
+    fn named(&self) -> Option<Node> {
         self.writes.iter().find_map(|it| match it {
-            Write::NameNode(naming) => Some(naming.clone()),
+            Write::NameNode(node) => Some(node.clone()),
             _ => None,
         })
     }

@@ -1,7 +1,7 @@
 //! The Node of a machine that is up: when it is looked for, which one it is, and what is told of it.
 
 use super::*;
-use crate::seen::{Node, NodeSeen};
+use crate::seen::NodeSeen;
 
 const ID: &str = "metal3://ns/h/m";
 const OLD: &str = "metal3://ns/h/m-before";
@@ -80,10 +80,10 @@ fn a_node_is_looked_for_while_its_machine_is_up_and_has_none() {
     for (number, change) in changes.into_iter().enumerate() {
         // Whatever was seen before is not acted on either.
         let mut seen = looked(&up(0), &[node("n", "", true)]);
-        assert!(decided(&seen).naming().is_some());
+        assert!(decided(&seen).named().is_some());
         change(&mut seen);
         assert!(seen.sought().is_none(), "{number}");
-        assert_eq!(decided(&seen).naming(), None, "{number}");
+        assert_eq!(decided(&seen).named(), None, "{number}");
     }
 }
 
@@ -105,12 +105,8 @@ fn only_one_node_that_lives_and_says_no_id_gets_one() {
         (vec![nameless("n"), node("o", OLD, true)], None, Reason::NodeAmbiguous),
     ] {
         let decision = decided(&looked(&seen, &nodes));
-        let wanted = named.map(|name| Naming {
-            node: name.to_owned(),
-            version: "3".to_owned(),
-            provider_id: ID.to_owned(),
-        });
-        assert_eq!((decision.naming(), decision.reason), (wanted, reason), "{nodes:?}");
+        let wanted = named.map(|name| node(name, ID, true));
+        assert_eq!((decision.named(), decision.reason), (wanted, reason), "{nodes:?}");
     }
 }
 
