@@ -129,13 +129,18 @@ pub fn may_be_ready(host: &BareMetalHost) -> bool {
         && !matches!(host.provisioning_state(), Unmanaged | ExternallyProvisioned)
 }
 
-/// Whether nothing that a consumer installed is on it any more, or ever was. An empty state says nothing of what is on it.
+/// Whether nothing that a consumer installed is on it any more, or ever was. An empty state says nothing of what is on it. One
+/// that somebody else installed is never cleared, only switched off, unless that is forbidden.
 pub fn is_cleared(host: &BareMetalHost) -> bool {
-    use ProvisioningState::{Available, Inspecting, MatchProfile, Ready, Registering, Unmanaged};
-    matches!(
-        host.provisioning_state(),
-        Unmanaged | Registering | MatchProfile | Inspecting | Ready | Available
-    )
+    use ProvisioningState::{
+        Available, ExternallyProvisioned, Inspecting, MatchProfile, Ready, Registering, Unmanaged,
+    };
+    let is_on = host.status.as_ref().is_some_and(|status| status.powered_on);
+    match host.provisioning_state() {
+        Unmanaged | Registering | MatchProfile | Inspecting | Ready | Available => true,
+        ExternallyProvisioned => !is_on || host.spec.disable_power_off == Some(true),
+        _ => false,
+    }
 }
 
 /// The failure domain that it stands in. An empty label says none, and the machine's schema takes no empty one.

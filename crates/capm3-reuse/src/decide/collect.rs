@@ -6,8 +6,9 @@ use controller_kit::engine::Next;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
-use super::release::{is_cleared, unwiped};
+use super::release::unwiped;
 use super::{RESYNC, complaint, on_host, step};
+use crate::host::is_cleared;
 use crate::model::{Decision, KeptSeen, Write};
 use crate::reason::Reason;
 use crate::reservation::{Kept, Owner};

@@ -5,7 +5,7 @@ use api_types::metal3::{BareMetalHost, ProvisioningState};
 use controller_kit::engine::Next;
 use kube::ResourceExt as _;
 
-use super::release::{annotations, given_back, is_cleared};
+use super::release::{annotations, given_back};
 use super::{RESYNC, complaint, on_host, step};
 use crate::model::{Decision, LeftSeen, Write};
 use crate::reason::Reason;
@@ -55,6 +55,6 @@ pub(super) fn give_back(seen: &LeftSeen) -> Option<Decision> {
 fn is_empty(host: &BareMetalHost) -> bool {
     let state = host.provisioning_state();
     host.metadata.deletion_timestamp.is_none()
-        && is_cleared(host)
+        && host::is_cleared(host)
         && !matches!(state, ProvisioningState::Registering | ProvisioningState::MatchProfile)
 }

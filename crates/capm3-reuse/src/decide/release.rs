@@ -201,17 +201,8 @@ fn is_empty(seen: &MachineSeen, host: &BareMetalHost, was_told: bool) -> bool {
     match host.provisioning_state() {
         ProvisioningState::None => !was_up() && !was_told,
         ProvisioningState::Registering | ProvisioningState::MatchProfile => !was_up(),
-        _ => is_cleared(host),
+        _ => host::is_cleared(host),
     }
-}
-
-/// Whether nothing is on the host any more. A host that somebody else installed is never cleared, only switched off, unless
-/// that is forbidden.
-pub(super) fn is_cleared(host: &BareMetalHost) -> bool {
-    let external = *host.provisioning_state() == ProvisioningState::ExternallyProvisioned;
-    let stays_on = host.spec.disable_power_off == Some(true);
-    let off = !host.status.as_ref().is_some_and(|status| status.powered_on);
-    host::is_cleared(host) || (external && (off || stays_on))
 }
 
 /// Fields of the host's spec that were written for the machine. Facts and a network configuration that somebody gave the
