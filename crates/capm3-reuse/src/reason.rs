@@ -7,12 +7,12 @@ use controller_kit::engine::reasons::{Kind, Location, ObjectPart};
 use controller_kit::reasons;
 
 /// What the operator or a process of ours does by itself takes no longer, but for installing and clearing.
-const SOON: Duration = Duration::from_secs(600);
+const STEP_DONE_WITHIN: Duration = Duration::from_secs(600);
 
 /// What somebody has to look at who was told so, or what a neighbour does by itself.
-const HOUR: Duration = Duration::from_secs(3600);
+const SEEN_TO_WITHIN: Duration = Duration::from_secs(3600);
 /// Installing a host, or wiping its disks; a rack of which one host comes after the other.
-const HOURS: Duration = Duration::from_secs(6 * 3600);
+const INSTALLED_WITHIN: Duration = Duration::from_secs(6 * 3600);
 
 const ASSOCIATED: Location = Location::new(
     "Metal3Machine",
@@ -60,7 +60,7 @@ reasons! {
         WaitingForOwner: Kind::Waits,
             "No Machine owns the Metal3Machine yet: Cluster API has not got that far.",
             on: [ASSOCIATED, READY];
-        MachineMissing: Kind::EndsWithin(HOUR),
+        MachineMissing: Kind::EndsWithin(SEEN_TO_WITHIN),
             "The Machine that owns it does not exist.",
             "Delete the Metal3Machine, or restore the Machine.",
             on: [ASSOCIATED, READY, HOST_EVENT],
@@ -68,7 +68,7 @@ reasons! {
         MachineDeleting: Kind::Waits,
             "The Machine is being deleted: it gets no host any more.",
             on: [ASSOCIATED, READY];
-        ClusterMissing: Kind::EndsWithin(HOUR),
+        ClusterMissing: Kind::EndsWithin(SEEN_TO_WITHIN),
             "The Cluster does not exist.",
             "Delete the machine, or restore the Cluster.",
             on: [ASSOCIATED, READY],
@@ -79,49 +79,49 @@ reasons! {
         WaitingForBootstrapData: Kind::Waits,
             "The Machine has no bootstrap data yet: Cluster API has not got that far.",
             on: [ASSOCIATED, READY];
-        BootstrapSecretMissing: Kind::EndsWithin(HOUR),
+        BootstrapSecretMissing: Kind::EndsWithin(SEEN_TO_WITHIN),
             "The secret with the bootstrap data does not exist. The message names it.",
             "See the bootstrap provider.",
             on: [ASSOCIATED, READY];
-        SecretMissing: Kind::EndsWithin(HOUR),
+        SecretMissing: Kind::EndsWithin(SEEN_TO_WITHIN),
             "The secret that `spec.metaData` or `spec.networkData` names does not exist.",
             "Create the secret, or correct its name.",
             on: [ASSOCIATED, READY];
-        DataTemplateMissing: Kind::EndsWithin(HOUR),
+        DataTemplateMissing: Kind::EndsWithin(SEEN_TO_WITHIN),
             "The Metal3DataTemplate that `spec.dataTemplate` names does not exist. The machine takes no host until then.",
             "Create the Metal3DataTemplate, or correct its name.",
             on: [ASSOCIATED, READY];
-        Refused: Kind::EndsWithin(HOUR),
+        Refused: Kind::EndsWithin(SEEN_TO_WITHIN),
             "The API server or a webhook refuses a write, or a webhook does not answer.",
             "Allow or correct what the message names: a webhook, a quota, a field, a missing permission.",
             on: [ASSOCIATED, READY, MACHINE_EVENT, HOST_EVENT],
             more: "The controller retries with growing intervals, at least every five minutes. A host that is refused for five minutes is given up for another free one, a reserved host for another reserved one. On a host: a write that ends or renews its reservation, or gives it back, was refused. That event comes once an hour.";
-        SelectorInvalid: Kind::EndsWithin(HOUR),
+        SelectorInvalid: Kind::EndsWithin(SEEN_TO_WITHIN),
             "The host selector is invalid.",
             "Correct `spec.hostSelector`: the message names the field.",
             on: [ASSOCIATED, READY];
-        ImageInvalid: Kind::EndsWithin(HOUR),
+        ImageInvalid: Kind::EndsWithin(SEEN_TO_WITHIN),
             "The image cannot be installed.",
             "Correct `spec.image`: the message names the field.",
             on: [ASSOCIATED, READY],
             more: "An image needs a checksum unless its format is `live-iso` or its URL begins with `oci://`. CAPM3's webhook and the operator decide whether an OCI image needs one, and releases differ.";
-        ForeignNamespace: Kind::EndsWithin(HOUR),
+        ForeignNamespace: Kind::EndsWithin(SEEN_TO_WITHIN),
             "The machine refers to a secret or template in another namespace.",
             "Refer to one in the machine's own namespace: the message names the field.",
             on: [ASSOCIATED, READY];
-        TemplateInvalid: Kind::EndsWithin(HOUR),
+        TemplateInvalid: Kind::EndsWithin(SEEN_TO_WITHIN),
             "The controller cannot decode the template of the machine.",
             "Correct the field of the template that the message names.",
             on: [ASSOCIATED, READY];
-        NameTooLong: Kind::EndsWithin(HOUR),
+        NameTooLong: Kind::EndsWithin(SEEN_TO_WITHIN),
             "Namespace, host and machine make a provider ID that is too long, on every suitable host.",
             "Add another host, or use shorter names.",
             on: [ASSOCIATED, READY];
-        HostClaimed: Kind::EndsWithin(SOON),
+        HostClaimed: Kind::EndsWithin(STEP_DONE_WITHIN),
             "The machine has a free host.", promise: Duration::from_secs(1), on: [ASSOCIATED];
-        HostReused: Kind::EndsWithin(SOON),
+        HostReused: Kind::EndsWithin(STEP_DONE_WITHIN),
             "The machine has a host that its owner had before.", promise: Duration::from_secs(1), on: [ASSOCIATED];
-        HostAdopted: Kind::EndsWithin(SOON),
+        HostAdopted: Kind::EndsWithin(STEP_DONE_WITHIN),
             "A host already named the machine, as after a change from CAPM3, a move, or a restart.",
             "Nothing.",
             on: [ASSOCIATED],
@@ -142,59 +142,59 @@ reasons! {
             on: [ASSOCIATED, READY],
             more: "With a `watchFilter`, also look for hosts whose label `cluster.x-k8s.io/watch-filter` has another value: the controller does not take them. The message also names a host that is reserved for the owner but unusable. It names a host that only a label of CAPM3 reserves, too. `kubectl label baremetalhost <name> infrastructure.cluster.x-k8s.io/node-reuse-` frees that host.",
             see: "runbooks/FerriteCapm3ReuseMachinesWait.md";
-        HostGivenUp: Kind::EndsWithin(SOON),
+        HostGivenUp: Kind::EndsWithin(STEP_DONE_WITHIN),
             "The intended host went to another machine. This machine looks for the next host.",
             on: [ASSOCIATED];
-        WaitingForData: Kind::EndsWithin(HOUR),
+        WaitingForData: Kind::EndsWithin(SEEN_TO_WITHIN),
             "The secrets of the data template are not rendered yet.",
             "See the Metal3DataClaim with the machine's name, or what the message names.",
             on: [READY, DATA],
             more: "Data that was rendered for a host that the machine lost has to be deleted first. With a `watchFilter` the message says which CAPM3 has to render.";
-        DataFailed: Kind::EndsWithin(HOUR),
+        DataFailed: Kind::EndsWithin(SEEN_TO_WITHIN),
             "CAPM3 could not render the secrets of the data template.",
             "See the Metal3DataClaim with the machine's name, or what the message names.",
             on: [READY, DATA];
-        Provisioning: Kind::EndsWithin(HOURS),
+        Provisioning: Kind::EndsWithin(INSTALLED_WITHIN),
             "The host is being installed.",
             "Wait, unless the message names a cause: the host is paused, detached or being deleted.",
             on: [READY, DATA];
-        HostFailed: Kind::EndsWithin(HOUR),
+        HostFailed: Kind::EndsWithin(SEEN_TO_WITHIN),
             "The host reports an error.",
             "Look at the host with kubectl describe baremetalhost.",
             on: [READY];
-        HostLost: Kind::EndsWithin(HOUR),
+        HostLost: Kind::EndsWithin(SEEN_TO_WITHIN),
             "The host is deleted or being deleted, has another consumer, or has lost its image.",
             "Delete the Machine to have it replaced.",
             on: [READY],
             more: "If the host has no consumer, the message says whether its installation still runs.";
         Provisioned: Kind::Rests, "The host is installed.", on: [READY];
-        NodeForeign: Kind::EndsWithin(HOUR),
+        NodeForeign: Kind::EndsWithin(SEEN_TO_WITHIN),
             "The machine is up, and its Node has another provider ID.",
             "Delete the Node and restart its kubelet, or correct what sets that ID.",
             on: [READY];
-        NodeAmbiguous: Kind::EndsWithin(HOUR),
+        NodeAmbiguous: Kind::EndsWithin(SEEN_TO_WITHIN),
             "The machine is up, and two live Nodes claim to run on its host.",
             "Delete the wrong Node.",
             on: [READY];
-        NodeMissing: Kind::EndsWithin(HOUR),
+        NodeMissing: Kind::EndsWithin(SEEN_TO_WITHIN),
             "The machine has been up for 20 minutes and its Node is not known.",
             "Provide what the message names: the label, the provider ID, the kubeconfig, an answer.",
             on: [READY];
-        Releasing: Kind::EndsWithin(HOUR),
+        Releasing: Kind::EndsWithin(SEEN_TO_WITHIN),
             "The controller removes the image from the host of a deleted machine.",
             on: [MACHINE_EVENT];
-        OwnerUnreadable: Kind::EndsWithin(HOUR),
+        OwnerUnreadable: Kind::EndsWithin(SEEN_TO_WITHIN),
             "The controller cannot read the owner for which the host is to be reserved. Until then the host of a deleted machine is not cleaned.",
             "Allow, install or correct what the message names.",
             on: [READY, HOST_EVENT],
             more: "An installed machine shows it in advance, with `Ready` true. On a host: the reservation does not end while the owner cannot be read. There you may also remove the host's `spec.consumerRef` and its label `infrastructure.cluster.x-k8s.io/node-reuse`: both, or CAPM3 counts as who reserves it.",
             see: "controllers/capm3-reuse.md#other-control-planes";
-        OwnerUnanswered: Kind::EndsWithin(HOUR),
+        OwnerUnanswered: Kind::EndsWithin(SEEN_TO_WITHIN),
             "The owner or the template could not be read just now. The host is not cleaned before, so no reservation is lost.",
             "Wait: the controller retries every 20 s. If it lasts, correct the error in the message.",
             on: [READY],
             more: "The error often comes from a conversion webhook, or from a missing permission of the chart's own role.";
-        Deprovisioning: Kind::EndsWithin(HOURS),
+        Deprovisioning: Kind::EndsWithin(INSTALLED_WITHIN),
             "The host is being cleaned.",
             "Wait, unless the message names a cause: an error, a pause, a detached host.",
             on: [READY],
@@ -230,23 +230,23 @@ reasons! {
             "Replicas are left as they are: the object or its Cluster is paused or being deleted, or the Cluster does not exist.",
             "End the pause if replicas should follow hosts again.",
             on: [WORKERS_EVENT];
-        ScalingInvalid: Kind::EndsWithin(HOUR),
+        ScalingInvalid: Kind::EndsWithin(SEEN_TO_WITHIN),
             "The annotation `ferrite.metal3.io/scale-to-hosts` cannot be read. Replicas are left as they are.",
             "Correct the annotation: the message names the part.",
             on: [WORKERS_EVENT], see: "controllers/capm3-reuse/scale-to-hosts.md";
-        ScaledElsewhere: Kind::EndsWithin(HOUR),
+        ScaledElsewhere: Kind::EndsWithin(SEEN_TO_WITHIN),
             "The cluster autoscaler, a topology or another program sets the replicas. This controller does not.",
             "Remove the annotation or label that the message names, or `ferrite.metal3.io/scale-to-hosts`.",
             on: [WORKERS_EVENT], see: "controllers/capm3-reuse/scale-to-hosts.md";
-        ScalingTemplateInvalid: Kind::EndsWithin(HOUR),
+        ScalingTemplateInvalid: Kind::EndsWithin(SEEN_TO_WITHIN),
             "The Metal3MachineTemplate of the machines does not exist, or its host selector is invalid. Nobody knows which hosts count.",
             "Create the template, or correct what the message names.",
             on: [WORKERS_EVENT];
-        HostsContested: Kind::EndsWithin(HOUR),
+        HostsContested: Kind::EndsWithin(SEEN_TO_WITHIN),
             "Two objects whose replicas follow hosts count the same free host. Both keep the replicas that they have.",
             "Give both templates a `hostSelector` of their own, or remove one annotation: the message names the other object.",
             on: [WORKERS_EVENT], see: "controllers/capm3-reuse/scale-to-hosts.md";
-        ScalingSoon: Kind::EndsWithin(HOURS),
+        ScalingSoon: Kind::EndsWithin(INSTALLED_WITHIN),
             "Another number of replicas is wanted, and has not been the same for 30 s yet.";
         Scaled: Kind::Rests,
             "The controller changed the replicas to what hosts and annotation allow.",
@@ -264,7 +264,7 @@ impl Reason {
             Self::NoKeptHost | Self::NoHostAvailable => true,
             // A neighbour does these by itself.
             Self::WaitingForData | Self::Releasing => false,
-            _ => self.about().kind == Kind::EndsWithin(HOUR),
+            _ => self.about().kind == Kind::EndsWithin(SEEN_TO_WITHIN),
         }
     }
 }

@@ -13,8 +13,8 @@ use crate::machine::up;
 use crate::reservation::Owner;
 
 /// How soon to look for a Node again, at first and at last.
-const SOON: Duration = Duration::from_secs(20);
-const LATE: Duration = Duration::from_secs(60);
+const FIRST_NODE_LOOK: Duration = Duration::from_secs(20);
+const LAST_NODE_LOOK: Duration = Duration::from_secs(60);
 
 /// An object that another one names.
 #[derive(Clone, Debug, Default)]
@@ -123,7 +123,7 @@ pub struct Sought<'a> {
 
 /// How soon to look for the Node of a machine again: less often the longer it has been up.
 pub fn pace(machine: &Metal3Machine, now: Timestamp) -> Duration {
-    up(machine, now).clamp(SOON, LATE)
+    up(machine, now).clamp(FIRST_NODE_LOOK, LAST_NODE_LOOK)
 }
 
 /// The Node of a machine, as far as anybody looked.

@@ -6,13 +6,11 @@ use std::time::Duration;
 use api_types::capi::{Cluster, Machine};
 use api_types::capm3::Metal3Machine;
 
+use super::UNWATCHED_AGAIN;
 use crate::model::MachineSeen;
 use crate::reason::Reason;
 use crate::seen::Data;
 use crate::text;
-
-/// How soon to look again for what is not watched: secrets and data templates.
-pub(super) const UNWATCHED: Duration = Duration::from_secs(10);
 
 /// What is not there or not right.
 pub(super) struct Lack {
@@ -51,7 +49,7 @@ pub(super) fn lack(seen: &MachineSeen, parent: &Machine, cluster: &Cluster) -> O
         }
         _ => (Reason::SecretMissing, text::missing("Secret", name, field)),
     };
-    Some(Lack { reason, text, again: Some(UNWATCHED) })
+    Some(Lack { reason, text, again: Some(UNWATCHED_AGAIN) })
 }
 
 /// What is wrong with the image, if it is not somebody else's method that installs.

@@ -20,7 +20,7 @@ use crate::status::{self, Said};
 use crate::text;
 
 /// How long a machine that is up may have no Node before that is told: a server takes its time to start.
-const LONG: Duration = Duration::from_secs(1200);
+const NODE_MISSING_AFTER: Duration = Duration::from_secs(1200);
 
 /// What follows for a machine.
 #[derive(Default)]
@@ -42,7 +42,8 @@ pub(super) fn about_node(seen: &MachineSeen, now: Timestamp) -> Found {
         let ready = ready.filter(|it| it.reason.as_deref() == Some(reason.as_str()))?;
         Some(Said::yes(reason, ready.message.as_deref().unwrap_or_default()))
     });
-    let missing = |text: &str| (up >= LONG).then(|| Said::yes(Reason::NodeMissing, text));
+    let missing =
+        |text: &str| (up >= NODE_MISSING_AFTER).then(|| Said::yes(Reason::NodeMissing, text));
     let mut named = None;
     let said = match &seen.node {
         NodeSeen::Unasked | NodeSeen::Later(_) => told,

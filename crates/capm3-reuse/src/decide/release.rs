@@ -3,8 +3,6 @@
 //! The image goes in one write with the verdict for whom the host will be kept, so that owner and template may vanish
 //! afterwards. While the host is cleared its consumer becomes that owner; when nothing is on it any more, the machine goes.
 
-use std::time::Duration;
-
 use api_types::metal3::{BareMetalHost, ProvisioningState};
 use api_types::names;
 use api_types::reference::NamedRef;
@@ -13,7 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::obtain::{named, pass_over, withdraw};
-use super::{Case, not_paused, on_machine, says, step};
+use super::{Case, UNWATCHED_AGAIN, not_paused, on_machine, says, step};
 use crate::machine::{is_held, was_associated, was_up};
 use crate::model::{Decision, MachineSeen, Write};
 use crate::reason::Reason;
@@ -22,8 +20,6 @@ use crate::seen::Verdict;
 use crate::status::{self, Report, Said};
 use crate::{host, text};
 
-/// How soon to ask again for whom a host is to be kept: what answers by then tells nobody.
-const ASK: Duration = Duration::from_secs(20);
 /// Of all modes the one that keeps the disks.
 const KEEPS_DISKS: &str = "disabled";
 
@@ -161,7 +157,7 @@ fn unanswered(case: &Case<'_>, host: &BareMetalHost, reason: Reason, why: &str) 
     let ready = is_news.then(|| Said::no(reason, &message));
     let writes = reported(case.seen, ready, case.now).into_iter().collect();
     let events = is_news.then(|| on_machine(reason, &message)).into_iter().collect();
-    Decision { writes, events, next: Next::After(ASK), ..Decision::rest(reason) }
+    Decision { writes, events, next: Next::After(UNWATCHED_AGAIN), ..Decision::rest(reason) }
 }
 
 /// Why it is not ready, if that is to be said anew, and that it is paused no longer.

@@ -12,8 +12,8 @@ use serde_json::json;
 
 use super::obtain::{awaits_data, give_up, install, name_host};
 use super::{
-    CONDITION_ASSOCIATED, Case, RESYNC, entry, look_closer, node, not_paused, on_machine, reported,
-    says, step, told, with_report,
+    CONDITION_ASSOCIATED, Case, RESYNC, UNWATCHED_AGAIN, entry, look_closer, node, not_paused,
+    on_machine, reported, says, step, told, with_report,
 };
 use crate::machine::{intended, is_held, is_same, provider_id, was_associated, was_up};
 use crate::model::{Decision, MachineSeen, Write};
@@ -116,7 +116,7 @@ pub(super) fn serve(case: &Case<'_>) -> Option<Decision> {
             Data::Awaited => ready = Some(awaits_data(machine)),
             Data::Withdrawn(what) => {
                 ready = Some(Said::no(Reason::WaitingForData, what));
-                again = Some(entry::UNWATCHED);
+                again = Some(UNWATCHED_AGAIN);
             }
             Data::Failed(why) => ready = Some(Said::no(Reason::DataFailed, why)),
             // It is told before, with everything else that is missing.
