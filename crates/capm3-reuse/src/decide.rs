@@ -81,8 +81,8 @@ const MACHINES: [Rule<AboutMachine>; 26] = rule_book![
     obtain::names_too_long: "A machine with so long a name needs a host with a short one. What is left is that none is free.",
 ];
 
-/// While any of these has something to say no time counts: see [`is_settled`].
-const KEPT: [Rule<AboutKept>; 7] = rule_book![
+/// While any of these but the last has something to say no time counts: see [`is_settled`].
+const KEPT: [Rule<AboutKept>; 9] = rule_book![
     collect::left_to_capm3: "What CAPM3 wrote is nobody's to judge here, unless the flag says so.",
     collect::owner_is_gone: "Without an owner there is nothing else to ask.",
     collect::owner_is_unreadable: "Of an owner that cannot be read nothing below is known. Until somebody helps it rests for ever, so it is told.",
@@ -90,9 +90,6 @@ const KEPT: [Rule<AboutKept>; 7] = rule_book![
     collect::owner_is_paused: "Nothing ends during a pause.",
     collect::owner_was_moved: "An owner that was made later may have come along with the host, and keeps it then.",
     collect::owner_goes: "Who goes makes no machines any more, however many it lacks.",
-];
-
-const KEPT_AT_REST: [Rule<AboutKept>; 2] = rule_book![
     collect::is_needed: "A machine may come for it.",
     collect::awaits_end: "Nobody comes, for some time.",
 ];
@@ -116,8 +113,7 @@ const SCALED: [Rule<AboutScaled>; 5] = rule_book![
 
 /// All rules in their order, those about machines first: what they are called, and why they stand where they stand.
 pub fn rules() -> Vec<(&'static str, &'static str)> {
-    let kept = KEPT.iter().map(Rule::shown).chain(KEPT_AT_REST.iter().map(Rule::shown));
-    let hosts = kept.chain(LEFT.iter().map(Rule::shown));
+    let hosts = KEPT.iter().map(Rule::shown).chain(LEFT.iter().map(Rule::shown));
     let all = MACHINES.iter().map(Rule::shown).chain(hosts);
     all.chain(SCALED.iter().map(Rule::shown)).collect()
 }
@@ -131,8 +127,7 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
             seen_again(decided.unwrap_or_else(|| obtain::finds_none(&case)))
         }
         Observed::Kept(seen) => {
-            let mut rules = KEPT.iter().chain(&KEPT_AT_REST);
-            let decided = rules.find_map(|rule| (rule.decide)(seen, policy));
+            let decided = KEPT.iter().find_map(|rule| (rule.decide)(seen, policy));
             collect::unwatched(seen, decided.unwrap_or_else(|| Decision::rest(Reason::Kept)))
         }
         Observed::Left(seen) => {
@@ -154,8 +149,8 @@ pub fn scales_to(seen: &ScaledSeen) -> Option<i32> {
 
 /// Whether the owner of a kept host is there and needs no host more than it has, and the host could go.
 pub fn is_settled(seen: &KeptSeen, policy: &Policy) -> bool {
-    let is_at_rest = KEPT.iter().all(|rule| (rule.decide)(seen, policy).is_none());
-    is_at_rest && !collect::is_wanted(seen)
+    let [before @ .., _] = &KEPT;
+    before.iter().all(|rule| (rule.decide)(seen, policy).is_none())
 }
 
 /// A machine that was written is looked at once more, when the cache shows it so: its own write tells nobody.

@@ -105,7 +105,7 @@ pub(super) fn unwatched(seen: &KeptSeen, decision: Decision) -> Decision {
 
 /// Whether a machine may come for it. The one that is to come may be made only when the one before has given it back: until it
 /// is cleared no time counts.
-pub(super) fn is_wanted(seen: &KeptSeen) -> bool {
+fn is_wanted(seen: &KeptSeen) -> bool {
     !seen.owner.as_ref().is_some_and(has_enough) || !is_cleared(&seen.host)
 }
 
