@@ -10,36 +10,29 @@ use super::UNWATCHED_AGAIN;
 use crate::model::MachineSeen;
 use crate::reason::Reason;
 use crate::seen::Data;
+use crate::status::Said;
 use crate::text;
 
-/// What is not there or not right.
-pub(super) struct Lack {
-    pub(super) reason: Reason,
-    pub(super) text: String,
-    /// When to look again, if nobody tells.
-    pub(super) again: Option<Duration>,
-}
-
 /// What is missing or wrong, the first of it.
-pub(super) fn lack(seen: &MachineSeen, parent: &Machine, cluster: &Cluster) -> Option<Lack> {
-    let lack = |reason: Reason, text: String| Some(Lack { reason, text, again: None });
+pub(super) fn lack(seen: &MachineSeen, parent: &Machine, cluster: &Cluster) -> Option<Said> {
+    let lack = |reason: Reason, text: &str| Some(Said::no(reason, text));
     if parent.metadata.deletion_timestamp.is_some() {
-        return lack(Reason::MachineDeleting, text::MACHINE_DELETING.to_owned());
+        return lack(Reason::MachineDeleting, text::MACHINE_DELETING);
     }
     if !cluster.infrastructure_provisioned() {
-        return lack(Reason::WaitingForInfrastructure, text::NO_INFRASTRUCTURE.to_owned());
+        return lack(Reason::WaitingForInfrastructure, text::NO_INFRASTRUCTURE);
     }
     if parent.spec.bootstrap.data_secret_name.as_deref().unwrap_or_default().is_empty() {
-        return lack(Reason::WaitingForBootstrapData, text::NO_BOOTSTRAP_DATA.to_owned());
+        return lack(Reason::WaitingForBootstrapData, text::NO_BOOTSTRAP_DATA);
     }
     if let Some(why) = wrong_image(&seen.machine) {
-        return lack(Reason::ImageInvalid, why);
+        return lack(Reason::ImageInvalid, &why);
     }
     if let Some(why) = foreign(&seen.machine) {
-        return lack(Reason::ForeignNamespace, why);
+        return lack(Reason::ForeignNamespace, &why);
     }
     if seen.data == Data::Unserved {
-        return lack(Reason::DataFailed, text::DATA_UNSERVED.to_owned());
+        return lack(Reason::DataFailed, text::DATA_UNSERVED);
     }
     let (field, name) = seen.missing.as_ref()?;
     let (reason, text) = match *field {
@@ -49,7 +42,12 @@ pub(super) fn lack(seen: &MachineSeen, parent: &Machine, cluster: &Cluster) -> O
         }
         _ => (Reason::SecretMissing, text::missing("Secret", name, field)),
     };
-    Some(Lack { reason, text, again: Some(UNWATCHED_AGAIN) })
+    lack(reason, &text)
+}
+
+/// How soon to look again for what is missing: nobody tells when it is there.
+pub(super) fn again(seen: &MachineSeen) -> Option<Duration> {
+    seen.missing.as_ref().map(|_| UNWATCHED_AGAIN)
 }
 
 /// What is wrong with the image, if it is not somebody else's method that installs.

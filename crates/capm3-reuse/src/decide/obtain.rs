@@ -9,8 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use serde_json::{Map, Value, json};
 
-use super::entry::{self, Lack};
-use super::{Case, RESYNC, is_known, not_paused, reported, told, with_report};
+use super::{Case, RESYNC, entry, is_known, not_paused, reported, told, with_report};
 use crate::index::Wants;
 use crate::machine::{
     PROVIDER_ID, given_up, host_name_bytes, intended, is_held, is_same, provider_id, was_associated,
@@ -26,9 +25,9 @@ use crate::{host, text};
 /// What is not there or not right, before anything is taken for it.
 pub(super) fn lacks(case: &Case<'_>) -> Option<Decision> {
     let (parent, cluster) = case.parents()?;
-    let Lack { reason, text, again } = entry::lack(case.seen, parent, cluster)?;
-    let decision = told(case, reason, &text);
-    Some(Decision { next: again.map_or(decision.next, Next::After), ..decision })
+    let lack = entry::lack(case.seen, parent, cluster)?;
+    let decision = told(case, lack.reason, &lack.message);
+    Some(Decision { next: entry::again(case.seen).map_or(decision.next, Next::After), ..decision })
 }
 
 pub(super) fn selects_wrongly(case: &Case<'_>) -> Option<Decision> {

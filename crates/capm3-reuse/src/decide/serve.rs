@@ -100,8 +100,8 @@ pub(super) fn serve(case: &Case<'_>) -> Option<Decision> {
             writes.push(Write::Install { host: name.clone(), install: fields });
         }
     } else if let Some(lack) = entry::lack(seen, parent, cluster) {
-        ready = Some(Said::no(lack.reason, &lack.text));
-        again = lack.again;
+        ready = Some(lack);
+        again = entry::again(seen);
     } else {
         match &seen.data {
             Data::NotWanted | Data::Rendered { .. } => {
