@@ -1,6 +1,5 @@
 //! Facts of which what a pass sees is made.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use api_types::capi::{Cluster, Machine};
@@ -201,14 +200,14 @@ pub struct OwnerSeen {
     pub replicas: i32,
     /// Machines that are not being deleted.
     pub machines: usize,
-    /// Those among them that have no host and would take this one.
-    pub without_host: BTreeSet<String>,
+    /// Whether one of them has no host and would take this one.
+    pub waits: bool,
     /// Whether those that are still to be made would not take it: its template selects other hosts.
     pub wants_others: bool,
     /// Whether machines of an older template are known to be still replaced.
     pub rolls_out: bool,
-    /// Whether its template asks for reuse; nothing if that cannot be said.
-    pub reuse: Option<bool>,
+    /// Whether its template is there and asks for no reuse.
+    pub reuse_off: bool,
 }
 
 /// Hosts that the machines of one template have or may have.

@@ -66,7 +66,7 @@ pub(super) fn owner_goes(seen: &KeptSeen, _: &Policy) -> Option<Decision> {
     let ends = [
         (owner.cluster_deleting, Reason::ClusterDeleting, text::CLUSTER_DELETING),
         (owner.deleting, Reason::OwnerDeleting, text::OWNER_DELETING),
-        (owner.reuse == Some(false), Reason::ReuseOff, text::REUSE_OFF),
+        (owner.reuse_off, Reason::ReuseOff, text::REUSE_OFF),
     ];
     let (_, reason, why) = ends.into_iter().find(|(is_so, ..)| *is_so)?;
     Some(free(seen, reason, why))
@@ -112,7 +112,7 @@ fn is_wanted(seen: &KeptSeen) -> bool {
 /// Whether no machine of the owner that would take the host waits for one or is missing.
 fn has_enough(owner: &OwnerSeen) -> bool {
     let wanted = usize::try_from(owner.replicas).unwrap_or(0);
-    owner.without_host.is_empty() && (owner.wants_others || owner.machines >= wanted)
+    !owner.waits && (owner.wants_others || owner.machines >= wanted)
 }
 
 /// Whether host, owner and its Cluster came from another cluster together, which gave them new uids. A host that has the uid

@@ -207,18 +207,15 @@ impl Scope<'_> {
         };
         let cluster = outline.cluster.as_deref();
         let found = self.cluster(cluster).await?;
-        let (machines, mut without_host) = self.machines_of(&outline.owner, host);
+        let (machines, waits) = self.machines_of(&outline.owner, host);
+        // No machine of this installation takes it any more.
         let of_others = is_of_others(host, self.context.watch_filter());
-        if of_others {
-            // No machine of this installation takes it any more.
-            without_host.clear();
-        }
         let named = outline.template.as_ref();
         let template = named.and_then(|it| self.next_template(it));
         let template = template.as_ref().map(|it| &it.spec);
-        let reuse = match named.and_then(|it| it.name.as_deref()) {
-            Some(name) if is_live => (self.live_reuse(name).await? == Reuse::Off).then_some(false),
-            _ => template.map(|it| it.node_reuse.unwrap_or(false)),
+        let reuse_off = match named.and_then(|it| it.name.as_deref()) {
+            Some(name) if is_live => self.live_reuse(name).await? == Reuse::Off,
+            _ => template.is_some_and(|it| it.node_reuse != Some(true)),
         };
         let born = outline.metadata.creation_timestamp.as_ref();
         let born = born.map_or(Timestamp::UNIX_EPOCH, |born| born.0);
@@ -233,12 +230,12 @@ impl Scope<'_> {
             cluster_since: found.and_then(|it| it.metadata.creation_timestamp).map(|born| born.0),
             replicas: outline.replicas,
             machines,
-            without_host,
+            waits: waits && !of_others,
             wants_others: of_others
                 || template
                     .is_some_and(|it| !selects(it.template.spec.host_selector.as_ref(), host)),
             rolls_out: outline.rolls_out,
-            reuse,
+            reuse_off,
         }))
     }
 
@@ -322,20 +319,19 @@ impl Scope<'_> {
         machines.filter(move |it| is_machine_of(it, owner, &sets))
     }
 
-    /// Machines of an owner that are not being deleted, and those among them that have no host yet or give theirs back, and may
+    /// How many machines of an owner are not being deleted, and whether one of them has no host yet or gives its own back, and may
     /// come for this one.
-    fn machines_of(&self, owner: &Owner, host: &BareMetalHost) -> (usize, BTreeSet<String>) {
+    fn machines_of(&self, owner: &Owner, host: &BareMetalHost) -> (usize, bool) {
         let caches = &self.context.caches;
         let stays = |it: &Arc<Machine>| it.metadata.deletion_timestamp.is_none();
         let machines: Vec<_> = self.parents_of(owner).filter(stays).collect();
-        let may_come = |it: &&Arc<Machine>| {
+        let may_come = |it: &Arc<Machine>| {
             let name = it.spec.infrastructure_ref.name.as_deref().unwrap_or_default();
             let seen = caches.machines.named(self.namespace, name);
             // Of one that was not seen nothing is known.
             seen.is_none_or(|it| may_come_for(host, &it) && self.cached_reuse(&it) != Reuse::Off)
         };
-        let without = machines.iter().filter(may_come).map(|it| it.name_any()).collect();
-        (machines.len(), without)
+        (machines.len(), machines.iter().any(may_come))
     }
 }
 

@@ -270,15 +270,13 @@ impl Hall {
         let Consumer::Owner(own) = at(hosts, index).consumer else { return Vec::new() };
         let its = (0_u8..).zip(&state.machines).filter(|(it, _)| self.owner(*it) == own);
         let (mut machines, mut to_come) = (0, 0);
-        let mut without_host = std::collections::BTreeSet::new();
-        for (it, visit) in its {
+        let mut waits = false;
+        for (_, visit) in its {
             match visit {
                 Visit::Outside => to_come += 1,
                 Visit::Here(person) if !person.deleting => {
                     machines += 1;
-                    if person.host().is_none() {
-                        without_host.insert(format!("m{it}"));
-                    }
+                    waits |= person.host().is_none();
                 }
                 Visit::Here(_) | Visit::Gone => {}
             }
@@ -286,8 +284,7 @@ impl Hall {
         let owner = at(&state.owners, own).then(|| OwnerSeen {
             replicas: i32::try_from(machines + to_come).unwrap_or(0),
             machines,
-            without_host,
-            reuse: Some(true),
+            waits,
             ..OwnerSeen::default()
         });
         let seen = KeptSeen { host, kept, owner, settled_for: None };

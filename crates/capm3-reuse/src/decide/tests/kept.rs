@@ -12,7 +12,7 @@ fn kept_seen(owner: Option<OwnerSeen>, since: Option<u64>) -> KeptSeen {
 
 #[test]
 fn a_reservation_ends_for_these_reasons_and_for_no_other() {
-    let settled = OwnerSeen { replicas: 2, machines: 2, reuse: Some(true), ..OwnerSeen::default() };
+    let settled = OwnerSeen { replicas: 2, machines: 2, ..OwnerSeen::default() };
     let needed = OwnerSeen { machines: 1, ..settled.clone() };
     let policy = Policy::default();
     let told = |seen: KeptSeen| {
@@ -23,8 +23,7 @@ fn a_reservation_ends_for_these_reasons_and_for_no_other() {
     for (change, wanted) in [
         (OwnerSeen { deleting: true, ..needed.clone() }, (Reason::OwnerDeleting, true)),
         (OwnerSeen { cluster_deleting: true, ..needed.clone() }, (Reason::ClusterDeleting, true)),
-        (OwnerSeen { reuse: Some(false), ..needed.clone() }, (Reason::ReuseOff, true)),
-        (OwnerSeen { reuse: None, ..needed.clone() }, (Reason::Kept, false)),
+        (OwnerSeen { reuse_off: true, ..needed.clone() }, (Reason::ReuseOff, true)),
         (OwnerSeen { paused: true, deleting: true, ..needed.clone() }, (Reason::Paused, false)),
         (OwnerSeen { of_others: true, deleting: true, ..needed.clone() }, (Reason::NotOurs, false)),
         (
@@ -33,21 +32,11 @@ fn a_reservation_ends_for_these_reasons_and_for_no_other() {
         ),
         (needed.clone(), (Reason::Kept, false)),
         (OwnerSeen { rolls_out: true, ..settled.clone() }, (Reason::Kept, false)),
-        (
-            OwnerSeen { without_host: ["m".to_owned()].into(), ..settled.clone() },
-            (Reason::Kept, false),
-        ),
+        (OwnerSeen { waits: true, ..settled.clone() }, (Reason::Kept, false)),
         (settled.clone(), (Reason::NotNeeded, true)),
         // One is missing, and will be made from a template that selects other hosts.
         (OwnerSeen { wants_others: true, ..needed.clone() }, (Reason::NotNeeded, true)),
-        (
-            OwnerSeen {
-                wants_others: true,
-                without_host: ["m".to_owned()].into(),
-                ..needed.clone()
-            },
-            (Reason::Kept, false),
-        ),
+        (OwnerSeen { wants_others: true, waits: true, ..needed.clone() }, (Reason::Kept, false)),
     ] {
         assert_eq!(told(kept_seen(Some(change.clone()), Some(120))), wanted, "{change:?}");
     }
@@ -136,12 +125,12 @@ fn a_label_alone_is_of_capm3_whatever_note_of_ours_is_left_beside_it() {
 
 #[test]
 fn a_reservation_that_ends_with_the_disks_as_they_were_says_so_whyever_it_ends() {
-    let settled = OwnerSeen { reuse: Some(true), ..OwnerSeen::default() };
+    let settled = OwnerSeen::default();
     for owner in [
         None,
         Some(OwnerSeen { deleting: true, ..settled.clone() }),
         Some(OwnerSeen { cluster_deleting: true, ..settled.clone() }),
-        Some(OwnerSeen { reuse: Some(false), ..settled.clone() }),
+        Some(OwnerSeen { reuse_off: true, ..settled.clone() }),
         Some(settled),
     ] {
         for (mode, told) in [("disabled", true), ("metadata", false)] {
@@ -236,7 +225,7 @@ fn a_host_that_was_not_moved_since_it_was_reserved_is_renewed_for_no_owner_that_
 
 #[test]
 fn an_owner_that_nobody_watches_is_looked_at_again_and_any_other_only_when_it_is_time() {
-    let needed = OwnerSeen { replicas: 2, machines: 1, reuse: Some(true), ..OwnerSeen::default() };
+    let needed = OwnerSeen { replicas: 2, machines: 1, ..OwnerSeen::default() };
     let settled = OwnerSeen { machines: 2, ..needed.clone() };
     let rolling = OwnerSeen { rolls_out: true, ..settled.clone() };
     let minutes = |minutes: u64| Some(Duration::from_secs(60 * minutes));
@@ -277,7 +266,7 @@ fn a_kept_host_is_freed_only_when_nothing_is_on_it() {
         // Moved here, and its operator has not said yet what it is.
         ("", false),
     ] {
-        let settled = OwnerSeen { reuse: Some(true), ..OwnerSeen::default() };
+        let settled = OwnerSeen::default();
         for (owner, ago) in [(None, None), (Some(settled), Some(600))] {
             let mut seen = kept_seen(owner, ago);
             seen.host = with(&seen.host, &json!({"status": {"provisioning": {"state": state}}}));

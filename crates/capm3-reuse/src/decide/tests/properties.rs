@@ -145,12 +145,12 @@ fn any_seen() -> impl Strategy<Value = (MachineSeen, Policy)> {
 /// A host that is kept, and what its owner is like. Most owners are there and nothing is the matter with them.
 fn any_kept() -> impl Strategy<Value = (KeptSeen, Policy)> {
     let flags = prop::collection::vec(prop::bool::weighted(0.15), 15);
-    let reuse = prop::sample::select(vec![None, Some(true), Some(true), Some(false)]);
+    let reuse_off = prop::bool::weighted(0.25);
     // Around the grace period, and around that of a rollout.
     let seconds = [None, Some(0), Some(119), Some(120), Some(1_199), Some(1_200)];
     let since = prop::sample::select(seconds.to_vec());
-    (any_host("h"), flags, reuse, 0..3_i32, 0..3_usize, any::<bool>(), since).prop_map(
-        |(host, flags, reuse, replicas, machines, waits, since)| {
+    (any_host("h"), flags, reuse_off, 0..3_i32, 0..3_usize, any::<bool>(), since).prop_map(
+        |(host, flags, reuse_off, replicas, machines, waits, since)| {
             let mut host = with(&host, &kept_for(&owner()));
             if flags[0] {
                 host.metadata.creation_timestamp = Some(Time(now()));
@@ -179,10 +179,10 @@ fn any_kept() -> impl Strategy<Value = (KeptSeen, Policy)> {
                 cluster_since: None,
                 replicas,
                 machines,
-                without_host: waits.then(|| "m".to_owned()).into_iter().collect(),
+                waits,
                 wants_others: flags[13],
                 rolls_out: flags[8],
-                reuse,
+                reuse_off,
             };
             let owner = (!flags[9]).then_some(owner);
             let settled_for = since.map(Duration::from_secs);
@@ -206,7 +206,7 @@ fn any_left() -> impl Strategy<Value = LeftSeen> {
 fn is_over(owner: &OwnerSeen, settled: Option<Duration>, policy: &Policy) -> bool {
     let grace = policy.reservation_grace * if owner.rolls_out { 10 } else { 1 };
     let wanted = usize::try_from(owner.replicas).unwrap();
-    owner.without_host.is_empty()
+    !owner.waits
         && (owner.wants_others || owner.machines >= wanted)
         && settled.is_some_and(|settled| settled >= grace)
 }
@@ -335,7 +335,7 @@ proptest! {
                     prop_assert!(cleared && host == "h");
                     let stays = owner.filter(|it| {
                         let goes = it.deleting || it.cluster_deleting;
-                        it.later.is_none() && !goes && it.reuse != Some(false)
+                        it.later.is_none() && !goes && !it.reuse_off
                     });
                     let over = |it: &OwnerSeen| is_over(it, seen.settled_for, &policy);
                     prop_assert!(stays.is_none_or(over));
