@@ -25,19 +25,6 @@ pub enum Exclusion {
     Detached,
 }
 
-impl Exclusion {
-    /// For a person.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Deleting => "is being deleted",
-            Self::Unhealthy => "is marked as unhealthy",
-            Self::Failed => "reports an error",
-            Self::Paused => "is paused",
-            Self::Detached => "is detached",
-        }
-    }
-}
-
 /// All that keeps this host from being newly claimed, whatever its state.
 fn exclusions(host: &BareMetalHost) -> impl Iterator<Item = Exclusion> {
     let all = [

@@ -11,7 +11,7 @@ use api_types::metal3::{BareMetalHost, CachedHost};
 use k8s_openapi::jiff::Timestamp;
 
 use self::bag::{Bag, all_from, place};
-use crate::host;
+use crate::host::{self, Exclusion};
 use crate::reservation::{self, Kept, Owner};
 use crate::selector::{Labels, Selector};
 
@@ -56,11 +56,26 @@ pub struct Choice {
     /// Whether as many machines of its owner wait before it as such hosts are on their way.
     pub behind: bool,
     /// A host kept for its owner that is no good, and why.
-    pub unfit: Option<(String, &'static str)>,
+    pub unfit: Option<(String, Unfit)>,
     /// A free host that is ready.
     pub free: Option<Arc<CachedHost>>,
     /// A host that would be free but for CAPM3's label, which keeps it; only where there is no other.
     pub labelled: Option<String>,
+}
+
+/// Why a host that is kept for its owner is no good for a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// Its selector wants others.
+    NotSelected,
+    /// Another installation looks after it.
+    OfOthers,
+    /// With its name the provider ID is too long.
+    LongName,
+    /// It is not newly claimed.
+    Excluded(Exclusion),
+    /// It will not be ready.
+    NeverReady,
 }
 
 /// For what a machine waits.

@@ -258,8 +258,7 @@ impl Scope<'_> {
         let Some(name) = template_name(machine) else { return Reuse::Off };
         let templates = &self.context.caches.templates;
         if let Some(broken) = templates.broken.get(Some(self.namespace), name) {
-            let why = format!("Metal3MachineTemplate {name} cannot be decoded: {}", broken.problem);
-            return Reuse::Unreadable(why);
+            return Reuse::Unreadable(text::template_undecodable(name, &broken.problem));
         }
         match templates.named(self.namespace, name) {
             Some(it) if it.spec.node_reuse == Some(true) => Reuse::On,
@@ -306,11 +305,10 @@ impl Scope<'_> {
     async fn verdict(&self, seen: &MachineSeen) -> Result<Verdict, Error> {
         let cluster = seen.cluster.as_ref();
         let Some(wanted) = self.owner_for_good(&seen.machine, cluster) else {
-            let why = "no control plane and no MachineDeployment owns its Machine";
-            return Ok(Verdict::Nobody(why.to_owned()));
+            return Ok(Verdict::Nobody(text::NO_OWNER.to_owned()));
         };
         if cluster::is_going(cluster_name(seen), seen.cluster.as_ref()) {
-            return Ok(Verdict::Nobody("its cluster is being deleted".to_owned()));
+            return Ok(Verdict::Nobody(text::CLUSTER_DELETING.to_owned()));
         }
         let cloned_from = template_name(&seen.machine);
         self.verdict_of(&wanted, cloned_from).await

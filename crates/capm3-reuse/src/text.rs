@@ -6,9 +6,10 @@ use api_types::names;
 use api_types::names::metal3::NODE_UUID;
 use api_types::reference::ObjectRef;
 use kube::ResourceExt as _;
+use serde_json::Value;
 
 use crate::host::{self, Exclusion};
-use crate::index::Choice;
+use crate::index::{Choice, Unfit};
 use crate::machine::is_same;
 use crate::reservation::Owner;
 use crate::seen::{HostSeen, Hosts, Node, Sought};
@@ -32,6 +33,13 @@ pub(crate) const WIPED: &str =
 pub(crate) const UNWIPED: &str = "; its disks are not wiped, as automatedCleaningMode is disabled: see to it that nobody gets what is on them";
 pub(crate) const UNANSWERED: &str = "the API server did not answer in time";
 
+// Why a host is kept for nobody.
+pub(crate) const NO_OWNER: &str = "no control plane and no MachineDeployment owns its Machine";
+pub(crate) const REUSE_UNSET: &str = "the template of its owner does not set nodeReuse";
+pub(crate) const OWN_REUSE_UNSET: &str =
+    "the template that its machine was cloned from does not set nodeReuse";
+pub(crate) const TEMPLATE_GONE: &str = "the template of its owner is gone";
+
 // Why a host is kept no longer.
 pub(crate) const OWNER_GONE: &str = "its owner is gone";
 pub(crate) const OWNER_REPLACED: &str = "its owner is gone, and another one has its name";
@@ -39,6 +47,28 @@ pub(crate) const CLUSTER_DELETING: &str = "its cluster is being deleted";
 pub(crate) const OWNER_DELETING: &str = "its owner is being deleted";
 pub(crate) const REUSE_OFF: &str = "the template of its owner has nodeReuse no longer";
 pub(crate) const NOT_NEEDED: &str = "every machine of its owner has a host or wants another one";
+
+/// What keeps a host from being newly claimed.
+pub(crate) fn exclusion(why: Exclusion) -> &'static str {
+    match why {
+        Exclusion::Deleting => "is being deleted",
+        Exclusion::Unhealthy => "is marked as unhealthy",
+        Exclusion::Failed => "reports an error",
+        Exclusion::Paused => "is paused",
+        Exclusion::Detached => "is detached",
+    }
+}
+
+/// Why a host that is kept for its owner is no good for a machine.
+fn unfit_why(why: Unfit) -> &'static str {
+    match why {
+        Unfit::NotSelected => "does not match hostSelector",
+        Unfit::OfOthers => "is another instance's by its label cluster.x-k8s.io/watch-filter",
+        Unfit::LongName => "its name is too long for a provider ID",
+        Unfit::Excluded(why) => exclusion(why),
+        Unfit::NeverReady => "is not going to be ready",
+    }
+}
 
 /// A pause may begin a move, for which CAPM3 prepares hosts.
 pub(crate) fn paused(filter: Option<&str>) -> String {
@@ -146,7 +176,9 @@ pub(crate) fn unfit(choice: &Choice, owner: &Owner) -> String {
         (Some(host), _) => format!(
             "; host {host} is kept for {owner} and will be ready, but other machines wait before this one"
         ),
-        (None, Some((host, why))) => format!("; host {host} is kept for {owner} but {why}"),
+        (None, Some((host, why))) => {
+            format!("; host {host} is kept for {owner} but {}", unfit_why(*why))
+        }
         (None, None) => String::new(),
     }
 }
@@ -204,7 +236,7 @@ pub(crate) fn host_failed(host: &str, why: &str) -> String {
 }
 
 pub(crate) fn held_up(host: &str, why: Exclusion) -> String {
-    format!("Host {host} is to be installed and {}", why.as_str())
+    format!("Host {host} is to be installed and {}", exclusion(why))
 }
 
 /// What a person does about a host that is lost.
@@ -287,6 +319,19 @@ pub(crate) fn nodes_ambiguous(one: &Node, other: &Node, sought: &Sought<'_>) -> 
     )
 }
 
+pub(crate) const CLOUD_PROVIDER: &str =
+    "its Metal3Cluster says that a cloud provider sets provider IDs";
+
+/// Of whatever is read on the way to a Node.
+pub(crate) fn cannot_be_read(what: &str, why: &str) -> String {
+    format!("{what} cannot be read: {why}")
+}
+
+/// Of an answer of a stranger the code alone.
+pub(crate) fn answers(code: u16) -> String {
+    format!("its API server answers {code}")
+}
+
 // Where replicas follow hosts.
 
 pub(crate) const SCALE_HALTED: &str = "Replicas are left as they are: this object or its Cluster is paused or being deleted, or the Cluster does not exist";
@@ -329,6 +374,34 @@ pub(crate) fn scaled(before: i32, replicas: i32, hosts: &Hosts) -> String {
 }
 
 // On the way back.
+
+pub(crate) fn template_undecodable(name: &str, why: &str) -> String {
+    format!("Metal3MachineTemplate {name} cannot be decoded: {why}")
+}
+
+pub(crate) fn reuse_odd(template: &str, value: &Value) -> String {
+    format!(
+        "spec.nodeReuse of Metal3MachineTemplate {template} is {value}: set it to true or false"
+    )
+}
+
+pub(crate) fn owner_forbidden(owner: &Owner, plural: &str) -> String {
+    format!("{owner} may not be read: allow get on {plural} of {} to this account", owner.group())
+}
+
+pub(crate) fn owner_unserved(owner: &Owner) -> String {
+    let (kind, group) = (&owner.kind, owner.group());
+    format!("the API server serves no {kind} of {group}: install its CRD")
+}
+
+pub(crate) fn other_template(owner: &Owner, named: &ObjectRef) -> String {
+    let named = kind_and_name(named);
+    format!("{owner} points to {named}: only a Metal3MachineTemplate says whether hosts are kept")
+}
+
+pub(crate) fn no_template_named(owner: &Owner, places: &str) -> String {
+    format!("{owner} names no template in any of {places}")
+}
 
 pub(crate) fn kept_for(owner: Option<&Owner>) -> String {
     match owner {
@@ -382,7 +455,7 @@ pub(crate) fn clearing(host: &BareMetalHost, held_up: Option<Exclusion>) -> Stri
         _ => format!("Host {name} is being cleared"),
     };
     if let Some(why) = held_up {
-        text = format!("{text} and {}", why.as_str());
+        text = format!("{text} and {}", exclusion(why));
     }
     if let Some(error) = host::error(host) {
         text = format!("{text}: {error}");

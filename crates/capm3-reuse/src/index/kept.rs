@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api_types::metal3::CachedHost;
 
-use super::{Choice, Class, Mark, Namespace, Wish, stands_in};
+use super::{Choice, Class, Mark, Namespace, Unfit, Wish, stands_in};
 use crate::host;
 
 /// What a host that is or will be kept for its owner is to a machine.
@@ -14,7 +14,7 @@ enum Prospect {
     /// It is healthy and will be ready.
     Coming,
     /// It is no good, and why.
-    Unfit(&'static str),
+    Unfit(Unfit),
 }
 
 impl Namespace {
@@ -62,12 +62,12 @@ impl Namespace {
         }
         let is_ready = entry.is_ready();
         let prospect = if !wish.selector.matches(host.metadata.labels.as_ref()) {
-            Prospect::Unfit("does not match hostSelector")
+            Prospect::Unfit(Unfit::NotSelected)
         } else if entry.of_others {
             // That it names an owner of ours may be older than the label: who looks after it now decides about it.
-            Prospect::Unfit("is another instance's by its label cluster.x-k8s.io/watch-filter")
+            Prospect::Unfit(Unfit::OfOthers)
         } else if !wish.takes_name(name) {
-            Prospect::Unfit("its name is too long for a provider ID")
+            Prospect::Unfit(Unfit::LongName)
         } else if is_ready && entry.class == Class::Kept {
             // The cache may not show yet why that one was given up. One that is seen to have a passing trouble is waited for.
             if wish.except.as_deref() == Some(name) {
@@ -79,8 +79,7 @@ impl Namespace {
             // is done in its place where the machine is gone.
             Prospect::Coming
         } else {
-            let why = host::exclusion(host).map_or("is not going to be ready", |it| it.as_str());
-            Prospect::Unfit(why)
+            Prospect::Unfit(host::exclusion(host).map_or(Unfit::NeverReady, Unfit::Excluded))
         };
         Some((host, prospect))
     }

@@ -301,7 +301,7 @@ fn a_host_that_is_kept_for_our_owner_and_has_the_watch_label_of_others_is_named_
         let others = with(&here, &watched_by("b"));
         let choice = index_of(Some("a"), std::slice::from_ref(&others)).choose(&wish(), 0);
         assert_eq!(kept(&choice), (None, None, Some("h")), "{state}");
-        assert!(choice.unfit.unwrap().1.contains(names::capi::WATCH_FILTER));
+        assert_eq!(choice.unfit.unwrap().1, Unfit::OfOthers);
         for (filter, label) in [(None, watched_by("b")), (Some("a"), json!({}))] {
             let choice = index_of(filter, &[with(&here, &label)]).choose(&wish(), 0);
             assert_eq!(choice.unfit, None, "{state}");
@@ -578,7 +578,7 @@ fn a_kept_host_that_the_selector_does_not_want_is_named_with_that_reason() {
     for state in ["available", "deprovisioning"] {
         let choice = index(&[like("h", state, &[kept_for(&owner())])]).choose(&wish, 0);
         assert_eq!(kept(&choice), (None, None, Some("h")), "{state}");
-        assert!(choice.unfit.unwrap().1.contains("hostSelector"));
+        assert_eq!(choice.unfit.unwrap().1, Unfit::NotSelected);
     }
 }
 

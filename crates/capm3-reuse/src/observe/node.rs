@@ -35,7 +35,7 @@ impl Scope<'_> {
         let asked = async {
             let asked = Box::pin(self.nodes_of(&sought));
             let asked = tokio::time::timeout(api_error::PATIENCE, asked).await;
-            asked.unwrap_or_else(|_| Err("there was no answer in time".to_owned()))
+            asked.unwrap_or_else(|_| Err(text::UNANSWERED.to_owned()))
         };
         let answer = lane.run(asked, Result::is_ok).await;
         match answer.unwrap_or_else(|_| Err(text::GAVE_ITS_PLACE.to_owned())) {
@@ -50,14 +50,14 @@ impl Scope<'_> {
         let nodes: Api<Object> = Api::all(self.workload(&name).await?);
         let labelled = ListParams::default().labels(&format!("{NODE_UUID}={}", sought.host_uid));
         let found = nodes.list(&labelled).await.map_err(|error| {
-            format!("the Nodes of Cluster {name} cannot be read: {}", answered(&error))
+            text::cannot_be_read(&format!("the Nodes of Cluster {name}"), &answered(&error))
         })?;
         let found: Vec<Node> = found.iter().map(view).collect();
         // Asked last: it matters only to a Node that is about to get an ID.
         if found.iter().any(|it| it.provider_id.is_empty())
             && self.has_cloud_provider(sought.cluster).await?
         {
-            return Err("its Metal3Cluster says that a cloud provider sets provider IDs".to_owned());
+            return Err(text::CLOUD_PROVIDER.to_owned());
         }
         Ok((nodes, found))
     }
@@ -68,7 +68,7 @@ impl Scope<'_> {
         let Some(name) = reference.and_then(|it| it.name.as_deref()) else { return Ok(false) };
         let clusters = self.untyped(names::capm3::GROUP, "Metal3Cluster");
         let found = clusters.get(name).await.map_err(|error| {
-            format!("Metal3Cluster {name} cannot be read: {}", api_error::explain(&error))
+            text::cannot_be_read(&format!("Metal3Cluster {name}"), &api_error::explain(&error))
         })?;
         Ok(names_cloud_provider(&found.data["spec"]))
     }
@@ -77,7 +77,7 @@ impl Scope<'_> {
     async fn workload(&self, cluster: &str) -> Result<Client, String> {
         let name = format!("{cluster}-kubeconfig");
         let secret = self.secrets().get(&name).await.map_err(|error| {
-            format!("the secret {name} cannot be read: {}", api_error::explain(&error))
+            text::cannot_be_read(&format!("the secret {name}"), &api_error::explain(&error))
         })?;
         let name = self.context.kit.config.controller;
         kubeconfig::client(name, &secret, PATIENCE, Some(PATIENCE)).await
@@ -88,7 +88,7 @@ impl Scope<'_> {
 /// machines would read the pages of whatever this pod reaches.
 fn answered(error: &kube::Error) -> String {
     match error {
-        kube::Error::Api(status) => format!("its API server answers {}", status.code),
+        kube::Error::Api(status) => text::answers(status.code),
         error => api_error::explain(error),
     }
 }

@@ -82,7 +82,7 @@ impl Scope<'_> {
     ) -> Result<Verdict, Error> {
         let nobody = |why: &str| Ok(Verdict::Nobody(why.to_owned()));
         let live = self.live_owner(owner).await?.filter(|it| owner.means(&it.owner));
-        let Some(live) = live else { return nobody("its owner is gone") };
+        let Some(live) = live else { return nobody(text::OWNER_GONE) };
         if let Some(why) = live.unreadable {
             let own = match cloned_from {
                 Some(name) => self.live_reuse(name).await?,
@@ -91,7 +91,7 @@ impl Scope<'_> {
             return Ok(of_unreadable(why, &own));
         }
         if live.metadata.deletion_timestamp.is_some() {
-            return nobody("its owner is being deleted");
+            return nobody(text::OWNER_DELETING);
         }
         let named = live.template;
         for name in asked_in_turn(named.as_ref(), cloned_from) {
@@ -134,7 +134,7 @@ impl Scope<'_> {
             // In the version that is served now: a reservation may be older than that.
             match self.served_kind(owner).await? {
                 Some(kind) => kind,
-                None => return Ok(Some(not_served(owner))),
+                None => return Ok(Some(OfOwner::unknown(owner, text::owner_unserved(owner)))),
             }
         };
         let api: Api<DynamicObject> =
@@ -376,12 +376,11 @@ fn asked_in_turn<'a>(named: Option<&'a ObjectRef>, cloned_from: Option<&'a str>)
 
 /// The verdict where the owner cannot be read: a host of a machine that never asked for reuse need not wait until it can.
 fn of_unreadable(why: String, own: &Reuse) -> Verdict {
-    if *own != Reuse::Off {
-        return Verdict::Unreadable(why);
+    if *own == Reuse::Off {
+        Verdict::Nobody(text::OWN_REUSE_UNSET.to_owned())
+    } else {
+        Verdict::Unreadable(why)
     }
-    Verdict::Nobody(
-        "the template that its machine was cloned from does not set nodeReuse".to_owned(),
-    )
 }
 
 /// What the template says that an owner's next machine is made from.
@@ -390,9 +389,7 @@ fn by_template(owner: Owner, name: &str, template: &Value) -> Verdict {
     match reuse_in(name, template) {
         Reuse::On => Verdict::For { owner, cleaning: cleaning.map(str::to_owned) },
         Reuse::Unreadable(why) => Verdict::Unreadable(why),
-        Reuse::Off | Reuse::Unknown => {
-            Verdict::Nobody("the template of its owner does not set nodeReuse".to_owned())
-        }
+        Reuse::Off | Reuse::Unknown => Verdict::Nobody(text::REUSE_UNSET.to_owned()),
     }
 }
 
@@ -400,9 +397,7 @@ fn reuse_in(name: &str, template: &Value) -> Reuse {
     match &template["spec"]["nodeReuse"] {
         Value::Bool(true) => Reuse::On,
         Value::Bool(false) | Value::Null => Reuse::Off,
-        other => Reuse::Unreadable(format!(
-            "spec.nodeReuse of Metal3MachineTemplate {name} is {other}: set it to true or false"
-        )),
+        other => Reuse::Unreadable(text::reuse_odd(name, other)),
     }
 }
 
@@ -413,26 +408,16 @@ fn as_found(
     plural: &str,
     answer: kube::Result<Option<DynamicObject>>,
 ) -> kube::Result<Option<OfOwner>> {
-    let (kind, name, group) = (&owner.kind, &owner.name, owner.group());
     match answer {
         Ok(live) => Ok(live.map(|it| {
             let owner = Owner { uid: it.uid().unwrap_or_default(), ..owner.clone() };
             OfOwner { is_unwatched: true, ..OfOwner::read(owner, &it.metadata, &it.data) }
         })),
         Err(kube::Error::Api(status)) if status.is_forbidden() && !is_watched => {
-            let why = format!(
-                "{kind} {name} may not be read: allow get on {plural} of {group} to this account"
-            );
-            Ok(Some(OfOwner::unknown(owner, why)))
+            Ok(Some(OfOwner::unknown(owner, text::owner_forbidden(owner, plural))))
         }
         Err(error) => Err(error),
     }
-}
-
-fn not_served(owner: &Owner) -> OfOwner {
-    let (kind, group) = (&owner.kind, owner.group());
-    let why = format!("the API server serves no {kind} of {group}: install its CRD");
-    OfOwner::unknown(owner, why)
 }
 
 /// A kind in the first version of its group that has it. Each provider's CRD has versions of its own: the version that the group
@@ -460,18 +445,15 @@ async fn first_served<F: Future<Output = kube::Result<APIResourceList>>>(
 /// What is said where no template was found. An owner whose kind is watched says it where it is looked for.
 fn without_template(owner: &Owner, named: Option<&ObjectRef>, is_watched: bool) -> Verdict {
     match named {
-        Some(named) if !is_template(named) => Verdict::Nobody(format!(
-            "{owner} points to {}: only a {TEMPLATE_KIND} says whether hosts are kept",
-            text::kind_and_name(named)
-        )),
+        Some(named) if !is_template(named) => Verdict::Nobody(text::other_template(owner, named)),
         None if !is_watched => {
             // The first place is that of a deployment.
             let dotted = |it: &&str| it[1..].split('/').collect::<Vec<_>>().join(".");
             let places = PLACES[1..].iter().map(dotted);
             let places = places.collect::<Vec<_>>().join(", ");
-            Verdict::Unreadable(format!("{owner} names no template in any of {places}"))
+            Verdict::Unreadable(text::no_template_named(owner, &places))
         }
-        _ => Verdict::Nobody("the template of its owner is gone".to_owned()),
+        _ => Verdict::Nobody(text::TEMPLATE_GONE.to_owned()),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use super::leaving::reporting;
 use super::*;
+use crate::host::Exclusion;
+use crate::index::Unfit;
 use crate::machine::was_associated;
 use crate::machine::{host_name_bytes, is_housed};
 use crate::model::Claimed;
@@ -122,12 +124,18 @@ fn a_data_template_is_looked_for_only_before_anybody_is_asked_for_what_it_render
 fn why_a_free_host_was_taken_is_in_the_condition_and_an_event_and_stays_there() {
     let mut seen = reusing();
     seen.choice.free = Some(cached(&host("h", "available")));
-    seen.choice.unfit = Some(("sick".to_owned(), "is marked as unhealthy"));
+    seen.choice.unfit = Some(("sick".to_owned(), Unfit::Excluded(Exclusion::Unhealthy)));
     let decision = decided(&seen);
     let why = "Host h; host sick is kept for MachineDeployment md but is marked as unhealthy";
     assert_eq!((decision.reason, decision.news()), (Reason::HostClaimed, true));
     assert_eq!(told(&decision, CONDITION_ASSOCIATED), ("True".to_owned(), why.to_owned()));
     assert_eq!(decision.message(), why);
+    for (unfit, told) in
+        [(Unfit::OfOthers, names::capi::WATCH_FILTER), (Unfit::NotSelected, "hostSelector")]
+    {
+        seen.choice.unfit = Some(("other".to_owned(), unfit));
+        assert!(decided(&seen).message().contains(told), "{unfit:?}");
+    }
 
     // The claim was superseded after the choice was written: why it chose so is not lost.
     let mut again = intending(&host("h", "available"));
