@@ -151,12 +151,9 @@ impl Scope<'_> {
             let is_undecided = |host| reservation::pending(host).is_none();
             if seen.live && seen.own_host().is_some_and(is_undecided) {
                 // Whoever waits for the machine to go is told why it does not: an error would only be in a log.
-                let asked = tokio::time::timeout(owner::PATIENCE, self.verdict(&seen));
-                seen.verdict = match asked.await {
-                    Ok(Ok(verdict)) => verdict,
-                    Ok(Err(error)) => Verdict::Unanswered(error.to_string()),
-                    Err(_) => Verdict::Unanswered(text::UNANSWERED.to_owned()),
-                };
+                let asked = tokio::time::timeout(owner::PATIENCE, self.verdict(&seen)).await;
+                let asked = asked.unwrap_or(Err(Error::Silent("ask for whom the host is kept")));
+                seen.verdict = asked.unwrap_or_else(|it| Verdict::Unanswered(it.to_string()));
             }
             return Ok(Some(seen));
         }
