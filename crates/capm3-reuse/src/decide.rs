@@ -41,7 +41,7 @@ const RESYNC: Duration = Duration::from_secs(300);
 /// How soon to look again where a cache is behind what was read live.
 const BEHIND: Duration = Duration::from_secs(1);
 /// How soon to look again for what is likely to be there by then, and is not watched: secrets, data templates, an owner's answer.
-const UNWATCHED_AGAIN: Duration = Duration::from_secs(20);
+const UNWATCHED_AGAIN: Duration = Duration::from_secs(10);
 
 /// Decides about a machine, or has nothing to say.
 type AboutMachine = fn(&Case<'_>) -> Option<Decision>;
