@@ -114,7 +114,7 @@ const RARE: [Rare; 27] = [
         &["get"],
         (CAPM3, "metal3clusters"),
         "capm3-reuse/src/observe/node.rs",
-        "Metal3Cluster {name} cannot be read",
+        "self.untyped(names::capm3::GROUP, \"Metal3Cluster\")",
     ),
     // A machine with a template of data.
     rare(
@@ -242,8 +242,8 @@ const RARE: [Rare; 27] = [
         "clusterpool-inventory",
         &["create"],
         (HIVE, "machinepools"),
-        "clusterpool-inventory/src/write/build.rs",
-        "\"MachinePool\")",
+        "clusterpool-inventory/src/make.rs",
+        "(HIVE, \"MachinePool\")",
     ),
     // An administrator of a pool. `bind` is no request: the API server wants it of whoever writes such a binding.
     rare(
