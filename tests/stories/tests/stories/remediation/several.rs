@@ -136,8 +136,8 @@ async fn clusters_that_hang_hold_up_no_other_cluster() {
         let request = serde_json::to_value(request).unwrap();
         assert_ne!(succeeded(&request).1, "Recovered", "its node was answered about: {request:#}");
     }
-    // Less than what one look at a cluster that hangs takes.
-    let most = without * 2 + Duration::from_secs(1);
+    // A pass that hangs has its slot for two seconds, and others wait for that. A look at a cluster that hangs takes five.
+    let most = without * 2 + Duration::from_secs(3);
     assert!(with < most, "{with:?} instead of {without:?}");
     own.freeze(false).unwrap();
 }
