@@ -104,7 +104,9 @@ mod tests {
         assert_eq!(news(), 0);
         assert!(note("1"));
         assert_eq!((news(), news()), (1, 0));
-        assert!(!note("1") && note("2"), "a new list shows it once more");
+        assert!(!note("1"), "a new list shows it once more");
+        assert_eq!(news(), 0, "which is no news to its owner");
+        assert!(note("2"));
         assert_eq!((news(), news()), (1, 0));
         broken.retain(|_| false);
         assert_eq!((news(), broken.len()), (0, 0));
