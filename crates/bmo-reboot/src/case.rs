@@ -57,7 +57,7 @@ impl<'a> Case<'a> {
     }
 
     /// Whether Ironic shows the node so.
-    fn shows(&self, is_so: impl FnOnce(&Node) -> bool) -> bool {
+    pub(crate) fn shows(&self, is_so: impl FnOnce(&Node) -> bool) -> bool {
         self.node().is_some_and(is_so)
     }
 
@@ -298,11 +298,6 @@ impl<'a> Case<'a> {
         self.shows(|node| node.shows_off() && !self.off_is_doubtful(node))
     }
 
-    /// Off by a single word of Ironic.
-    pub(crate) fn seems_off(&self) -> bool {
-        self.shows(Node::shows_off)
-    }
-
     pub(crate) fn is_on(&self) -> bool {
         self.shows(|node| node.power == Power::On)
     }
@@ -365,7 +360,7 @@ impl<'a> Case<'a> {
         // A host that is being deleted is not asked for off once more, so a doubt about that would never end. That it may
         // have come on is told first.
         let doubtful = self.off_may_have_failed(node) && !self.may_have_come_on(node);
-        let endless = self.host.deleting && self.seems_off() && doubtful;
+        let endless = self.host.deleting && self.shows(Node::shows_off) && doubtful;
         let changing = node.target.is_some()
             || (self.reason().is_some_and(|reason| calling.contains(&reason))
                 && node.power != Power::Unknown

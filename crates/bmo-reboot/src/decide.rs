@@ -17,7 +17,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::case::{Case, second_after};
 use crate::draft::Draft;
-use crate::model::{Call, Decision, Host, NodeSeen, OFF_CONFIRM_DELAY, Observed, Pause, Write};
+use crate::model::{
+    Call, Decision, Host, Node, NodeSeen, OFF_CONFIRM_DELAY, Observed, Pause, Write,
+};
 use crate::power_off::{go_off, prove_off, reset};
 use crate::reason::Reason;
 use crate::record::{Doubt, RebootProgress, Reset, Sight};
@@ -367,7 +369,7 @@ fn switch_off(case: &Case<'_>) -> Option<Decision> {
     if case.must_stay_on() {
         return case.in_cycle().then(|| reset(case, draft, node, false));
     }
-    let wanted = case.in_cycle() || !case.host.online || case.seems_off();
+    let wanted = case.in_cycle() || !case.host.online || case.shows(Node::shows_off);
     // A machine that is just being switched on is not caught in the middle of it.
     let turning_on = node.target == Some(Power::On) && !case.in_cycle();
     (wanted && !turning_on && !case.host.deleting).then(|| go_off(case, draft, node))
@@ -464,7 +466,7 @@ fn rest(case: &Case<'_>) -> Option<Decision> {
         let draft = nobody_sees(case, problem, (problem.to_owned(), None));
         return Some(draft.finish(Reason::PowerUnknown, next));
     }
-    if case.seems_off() && !case.is_off() {
+    if case.shows(Node::shows_off) && !case.is_off() {
         let Some(problem) = node.last_error.as_ref().filter(|_| case.may_have_come_on(node)) else {
             return Some(draft.finish(Reason::AtRest, Next::After(OFF_CONFIRM_DELAY)));
         };

@@ -22,7 +22,7 @@ pub(crate) struct Draft<'a> {
     pub(crate) write: Box<Write>,
     events: Vec<Event>,
     /// How far it has come, where that still counts.
-    progress: Option<&'a RebootProgress>,
+    pub(crate) progress: Option<&'a RebootProgress>,
     rebooting: bool,
     /// That the power was cut in this cycle, or is to be.
     pub(crate) hard: bool,
@@ -167,11 +167,6 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// A soft attempt that is begun afresh has its whole time.
-    pub(crate) fn begun_afresh(&mut self) {
-        self.progress = self.progress.filter(|it| it.reason != Reason::SoftPowerOff);
-    }
-
     /// A step between Ironic and us. What was tried softly until then is remembered.
     pub(crate) fn phase(&mut self, reason: Reason, hard: bool, what: &str) {
         self.exact_phase(RebootProgress { hard, ..self.step(reason) }, what);
@@ -309,14 +304,11 @@ impl<'a> Draft<'a> {
         self.joining(reason);
         let is_ahead = clean || !call.is_off();
         let waits = self.progress.is_none_or(|known| {
-            use Reason::{
-                Completed, IronicUnreachable, NodeBusy, Offline, PoweredOff, RequestAccepted,
-            };
-            let steps =
-                [RequestAccepted, NodeBusy, IronicUnreachable, PoweredOff, Offline, Completed];
-            let is_outage = reason == IronicUnreachable && known.has_merely_failed();
+            use Reason::{Completed, Offline, PoweredOff, RequestAccepted};
+            let is_outage = reason == Reason::IronicUnreachable && known.has_merely_failed();
             (is_ahead && known.reason == Reason::of_call(call))
-                || steps.contains(&known.reason)
+                || [RequestAccepted, PoweredOff, Offline, Completed].contains(&known.reason)
+                || known.waits_for_ironic()
                 || is_outage
         });
         if waits {

@@ -30,7 +30,7 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
         let reason = case.reason().filter(|it| it.is_phase()).unwrap_or(Reason::RequestAccepted);
         return draft.finish(reason, case.ironics_turn());
     }
-    if case.seems_off() && !case.off_may_have_failed(node) {
+    if case.shows(Node::shows_off) && !case.off_may_have_failed(node) {
         return draft
             .finish(case.reason().unwrap_or(Reason::AtRest), Next::After(OFF_CONFIRM_DELAY));
     }
@@ -43,7 +43,8 @@ pub(crate) fn go_off(case: &Case<'_>, mut draft: Draft<'_>, node: &Node) -> Deci
     let begun = taken.or_else(|| case.soft_ahead().filter(has_time));
     draft.soft = taken;
     if begun.is_none() {
-        draft.begun_afresh();
+        // One that is begun afresh has its whole time.
+        draft.progress = draft.progress.filter(|it| it.reason != Reason::SoftPowerOff);
     }
     if let Some(why) = &node.engaged {
         return draft.deferred(Reason::NodeBusy, why);

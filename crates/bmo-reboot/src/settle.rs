@@ -34,9 +34,7 @@ pub fn settle(
                     draft.soft = Some(Soft { since, last: case.now });
                     draft.phase(Reason::SoftPowerOff, false, &case.softly(since));
                 }
-                Call::Off => {
-                    draft.phase(Reason::HardPowerOff, true, text::WAS_ASKED);
-                }
+                Call::Off => draft.phase(Reason::HardPowerOff, true, text::WAS_ASKED),
                 Call::On => switching_on(&case, &mut draft, false, None),
                 Call::Reboot | Call::SoftReboot(_) => was_reset(&case, &mut draft),
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api_types::time::until;
+use api_types::time::{CLOCK_SKEW_MAX, until};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::case::{Case, second_after};
@@ -13,9 +13,6 @@ use crate::reason::Reason;
 pub(crate) const NODE_BUSY_RETRY: Duration = Duration::from_secs(3);
 /// A stamp that is bumped into the future by more than this is the clock's fault and not waited for.
 const STAMP_AHEAD_MAX: Duration = Duration::from_secs(3);
-
-/// The clocks of two replicas differ by less. A stamp that lies further ahead was written by a clock that was wrong.
-const CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
 
 /// Whether a stamp was written by a clock that was ahead: until then it would say of every machine that it was started since.
 pub(crate) fn is_ahead(case: &Case<'_>, stamp: Timestamp) -> bool {
