@@ -317,8 +317,7 @@ impl<'a, C: Controller> Engine<'a, C> {
         // Whoever waits for its turn at a neighbour does not hang, and would only lose that turn.
         for (key, pass) in self.slots.make_room(Instant::now(), |_, pass| !pass.turns.any()) {
             pass.abort.abort();
-            let why = "gave up for others that do not answer";
-            self.retry(key, pass.turn, (RetryClass::Transient, Failing::TimedOut), why);
+            self.given_up(key, pass.turn, "gave up for others that do not answer");
         }
     }
 
@@ -434,8 +433,7 @@ impl<'a, C: Controller> Engine<'a, C> {
             End::TimedOut => {
                 self.remember(&key, memory);
                 self.kit.metrics.timeouts.inc();
-                let why = "the pass did not end in time";
-                self.retry(key, turn, (RetryClass::Transient, Failing::TimedOut), why);
+                self.given_up(key, turn, "the pass did not end in time");
             }
         }
     }
@@ -445,6 +443,12 @@ impl<'a, C: Controller> Engine<'a, C> {
         if cell != Cell::default() {
             self.memory.insert(key.clone(), cell);
         }
+    }
+
+    /// A pass did not end by itself. Where somebody waits for what fails, nobody waits for minutes after that either.
+    fn given_up(&mut self, key: C::Key, turn: Option<Duration>, why: &str) {
+        let class = self.controller.retry(&Error::Other(why.to_owned(), RetryClass::Transient));
+        self.retry(key, turn, (class, Failing::TimedOut), why);
     }
 
     /// A pass did not come to its end: logs and counts that, and says when the next one is.

@@ -42,6 +42,8 @@ struct Watcher {
     urgent: Option<u8>,
     conflicts: AtomicUsize,
     again: AtomicBool,
+    /// Of what it was asked how that is retried.
+    retried: Mutex<Vec<String>>,
     /// The version after each write.
     version: Option<&'static str>,
     /// The version that is decided upon.
@@ -61,6 +63,11 @@ impl Controller for Watcher {
 
     fn class(&self, key: &u8) -> Class {
         if self.urgent == Some(*key) { Class::Urgent } else { Class::Normal }
+    }
+
+    fn retry(&self, error: &Error) -> RetryClass {
+        self.retried.lock().unwrap().push(error.to_string());
+        error.retry()
     }
 
     fn version<'s>(&self, _: &'s u8) -> Option<&'s str> {
@@ -162,6 +169,25 @@ async fn a_pass_that_hangs_holds_up_others_for_the_patience_only() {
     watcher.driven(&kit(1), &Lookout::default(), 2).await;
     assert_eq!(watcher.seen(), [(1, 1), (2, 1)]);
     assert!(began.elapsed() >= PASS_PATIENCE);
+}
+
+/// Where somebody waits, a controller has it tried again within half a minute.
+#[tokio::test]
+async fn a_pass_that_does_not_end_is_retried_as_its_controller_says() {
+    let (kit, lookout) = (kit(1), Lookout::default());
+    let watcher = Watcher { keys: vec![1], hangs: Some(1), ..Watcher::default() };
+    let passes = run(&kit, &watcher, &lookout, std::future::pending(), Duration::from_millis(10));
+    let retried = async {
+        while watcher.retried.lock().unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::select! {
+        ended = passes => panic!("it ended: {ended:?}"),
+        () = retried => {}
+        () = tokio::time::sleep(Duration::from_secs(30)) => panic!("it was not asked"),
+    }
+    assert_eq!(*watcher.retried.lock().unwrap(), ["the pass did not end in time"]);
 }
 
 #[tokio::test]
