@@ -57,6 +57,7 @@ pub fn builder(mut config: Config, controller: &str) -> kube::Result<ClientBuild
     let connections: Client<_, Body> = Client::builder(TokioExecutor::new()).build(connector);
     let service = ServiceBuilder::new()
         .filter(bounded::path)
+        .map_request(as_of_now)
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
@@ -68,10 +69,24 @@ pub fn builder(mut config: Config, controller: &str) -> kube::Result<ClientBuild
     Ok(ClientBuilder::new(BoxService::new(service), config.default_namespace))
 }
 
+/// The library begins a watch with all objects from whatever version the API server has at hand. One of several may be far
+/// behind, and what it does not show yet would be taken for gone. Without a version it gives the newest.
+fn as_of_now<B>(mut request: Request<B>) -> Request<B> {
+    let asked = request.uri().to_string();
+    if asked.contains("sendInitialEvents=true")
+        && let Ok(newest) = asked.replace("&resourceVersion=0", "").parse()
+    {
+        *request.uri_mut() = newest;
+    }
+    request
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Read as _;
     use std::time::Instant;
+
+    use kube::api::WatchParams;
 
     use super::*;
 
@@ -101,8 +116,8 @@ mod tests {
         asking.abort();
     }
 
-    #[tokio::test]
-    async fn a_request_names_the_controller_and_its_version() {
+    /// What a server reads of a request.
+    async fn head_of(path: &str) -> String {
         let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap();
         let config = Config::new(format!("http://{address}").parse().unwrap());
@@ -110,13 +125,33 @@ mod tests {
         let head = tokio::task::spawn_blocking(move || {
             let mut head = [0; 4096];
             let length = server.accept().unwrap().0.read(&mut head).unwrap();
-            String::from_utf8_lossy(&head[..length]).to_lowercase()
+            String::from_utf8_lossy(&head[..length]).into_owned()
         });
-        let request = Request::get("/").body(Vec::new()).unwrap();
+        let request = Request::get(path).body(Vec::new()).unwrap();
         let (head, answer) = tokio::join!(head, client.request_text(request));
         assert!(answer.is_err(), "the connection ends without an answer");
-        let (head, version) = (head.unwrap(), env!("CARGO_PKG_VERSION"));
+        head.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_request_names_the_controller_and_its_version() {
+        let (head, version) = (head_of("/").await, env!("CARGO_PKG_VERSION"));
         let agent = format!("\r\nuser-agent: ferrite-sample/{version}\r\n");
         assert!(head.contains(&agent), "{head}");
+    }
+
+    #[tokio::test]
+    async fn a_watch_begins_with_all_objects_as_they_are_now() {
+        let of = |params: &WatchParams| {
+            let request = kube::core::Request::new("/api/v1/pods").watch(params, "0").unwrap();
+            request.uri().to_string()
+        };
+        let first = head_of(&of(&WatchParams::default().initial_events())).await;
+        assert!(
+            first.contains("sendInitialEvents=true&resourceVersionMatch=NotOlderThan HTTP"),
+            "{first}"
+        );
+        let resumed = head_of(&of(&WatchParams::default())).await;
+        assert!(resumed.contains("resourceVersion=0 HTTP"), "{resumed}");
     }
 }

@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::fmt::Debug;
+use std::future::ready;
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -47,8 +48,8 @@ pub async fn feed<K>(mut changes: BoxStream<'static, K>, mut tell: impl FnMut(&K
     }
 }
 
-/// Objects of a list that are fetched at once, far fewer than usual: a page is in memory as a whole while it is decoded, and
-/// the holes that large ones leave between what stays are never filled again.
+/// Objects of a list that are fetched at once where they do not come as a stream, far fewer than usual: a page is in memory as
+/// a whole while it is decoded, and the holes that large ones leave between what stays are never filled again.
 const PAGE: u32 = 50;
 
 /// What tells the versions of a kind apart; `()` where there is one.
@@ -139,6 +140,21 @@ type Event<K> = watcher::Result<watcher::Event<Guarded<K>>>;
 /// The same of all of them, each with its number.
 type Events<K> = SelectAll<BoxStream<'static, (usize, Event<K>)>>;
 
+/// All objects, and then each change: as one stream of the API server, or page by page from one that gives no such streams.
+fn listed_and_watched<K: Watchable>(
+    api: Api<Guarded<K>>,
+    config: &watcher::Config,
+) -> impl Stream<Item = Event<K>> + Send + use<K> {
+    let streamed = watcher(api.clone(), config.clone().streaming_lists()).default_backoff();
+    let paged = watcher(api, config.clone().page_size(PAGE)).default_backoff();
+    streamed.take_while(|event| ready(!is_refused_stream(event))).chain(paged)
+}
+
+/// Whether an API server says that it does not know how to begin a watch with all objects.
+fn is_refused_stream<K>(event: &Event<K>) -> bool {
+    matches!(event, Err(watcher::Error::WatchStartFailed(kube::Error::Api(status))) if status.code == 422)
+}
+
 /// Begins the watches of a kind. The process does not act before all of them have listed it.
 fn begin<K: Watchable>(
     kit: &Kit,
@@ -155,8 +171,7 @@ fn begin<K: Watchable>(
     kit.readiness.require(&condition, &format!("{kind} is not listed yet"));
     let (mut parts, mut events) = (Vec::new(), SelectAll::new());
     for (index, (namespace, api)) in apis.into_iter().enumerate() {
-        let watch = watcher(api, config.clone().page_size(PAGE)).default_backoff();
-        events.push(watch.map(move |event| (index, event)).boxed());
+        events.push(listed_and_watched(api, config).map(move |event| (index, event)).boxed());
         parts.push(Part { namespace, ..Part::default() });
     }
     let mut writer = Writer::new(version.clone());

@@ -124,6 +124,15 @@ impl ControlPlane {
         Self::launch(name, &ALONE, GOS_OWN).await
     }
 
+    /// The same without a feature of Kubernetes that can be switched off.
+    ///
+    /// # Errors
+    /// Those of [`ControlPlane::start`].
+    pub async fn start_without(feature: &str, name: &str) -> anyhow::Result<Self> {
+        let gate = format!("--feature-gates={feature}=false");
+        Self::launch(name, &[&ALONE[..], &[&gate]].concat(), SPARE_MEMORY).await
+    }
+
     /// The sum of all series of one of the API server's own metrics.
     ///
     /// # Errors

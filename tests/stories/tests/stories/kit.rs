@@ -339,6 +339,20 @@ fn a_kubeconfig_that_cannot_be_used_is_one_message_that_names_the_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn all_objects_come_as_one_stream_and_page_by_page_where_there_are_no_such_streams() {
+    let plain = ControlPlane::start_without("WatchList", "kit-pages").await.unwrap();
+    for (plane, pages) in [(shared().await, 0), (&plain, 1)] {
+        let namespace = plane.namespace("kit-lists").await;
+        let (audit, start) = audit(plane).await;
+        let replica = Replica::start(plane, &namespace, "first", &SHORT);
+        replica.answers("/readyz", reqwest::StatusCode::OK).await;
+        replica.asked(&audit, start, "watch", "configmaps").await;
+        let counts = audit.since(start).await.unwrap();
+        assert_eq!(counts.of(&replica.user, "list", "configmaps"), pages, "{counts}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn at_rest_it_lists_nothing_and_writes_nothing_but_the_lease() {
     let plane = shared().await;
     let namespace = plane.namespace("kit-rest").await;
