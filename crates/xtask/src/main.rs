@@ -17,7 +17,7 @@ mod plugin;
 mod reasons;
 mod reference;
 #[cfg(test)]
-mod release;
+mod release_tests;
 mod site;
 mod test;
 mod tidy;
