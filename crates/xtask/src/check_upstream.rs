@@ -2,10 +2,9 @@
 //!
 //! Everything in the description is something that a controller or a test relies on, so everything in it has to be
 //! in the real CRD, and the same: a field that is missing there is pruned, a narrower enum refuses what we write, a
-//! wider one means values that we never thought of. What the real CRD has beyond it does not matter, except a field
-//! that it requires: without it our objects would be refused.
+//! wider one means values that we never thought of. What the real CRD has beyond it does not matter, except what it says
+//! of a field that we describe: one that it requires without our knowledge makes it refuse our objects.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -14,9 +13,12 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::ResourceExt;
 use serde_json::Value;
 
-/// Keywords that are about the reader, or are looked at field by field.
-const NOT_COMPARED: [&str; 6] =
-    ["description", "title", "example", "properties", "items", "additionalProperties"];
+/// Keywords that are about the reader.
+const PROSE: [&str; 3] = ["description", "title", "example"];
+/// What a schema stands in, of which a place says nothing.
+const AROUND: [&str; 3] = ["schema", SCHEMA, FIELDS];
+const SCHEMA: &str = "openAPIV3Schema";
+const FIELDS: &str = "properties";
 
 /// Compares every described kind with the CRD files in `folder` and fails when one of them differs.
 pub(crate) fn run(folder: &Path) -> anyhow::Result<()> {
@@ -45,8 +47,8 @@ pub(crate) fn run(folder: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     bail!(
-        "{} differences in {kinds} kinds. Look at what the controllers do with these fields, then bring tests/bench/crds \
-         in line.",
+        "{} differences in {kinds} kinds. The API server drops a field that is not set there, and refuses such a value of an \
+         enum. Look at what the controllers do with these fields, then bring tests/bench/crds in line.",
         wrong.len()
     )
 }
@@ -56,25 +58,8 @@ pub(crate) fn run(folder: &Path) -> anyhow::Result<()> {
 struct Report {
     /// How many fields were looked at.
     fields: usize,
-    /// One line for each difference, with the path of the field.
+    /// One line for each difference, with its place.
     differences: Vec<String>,
-}
-
-impl Report {
-    fn add(&mut self, path: &str, what: impl std::fmt::Display) {
-        self.differences.push(format!("{path}: {what}"));
-    }
-
-    /// Adds a line when two values of the same thing differ.
-    fn same(&mut self, path: &str, what: &str, ours: &Value, theirs: &Value) {
-        if ours != theirs {
-            self.add(path, format_args!("{what} is {} there, {} here", shown(theirs), shown(ours)));
-        }
-    }
-}
-
-fn shown(value: &Value) -> String {
-    if value.is_null() { "not set".into() } else { value.to_string() }
 }
 
 /// Compares one description with the CRD of the same name.
@@ -82,132 +67,75 @@ fn compare(
     ours: &CustomResourceDefinition,
     theirs: &CustomResourceDefinition,
 ) -> anyhow::Result<Report> {
+    let ours = named(&serde_json::to_value(ours).context("our own CRD")?, "");
+    let theirs = named(&serde_json::to_value(theirs).context("the real CRD")?, "");
     let mut report = Report::default();
-    let ours = serde_json::to_value(ours).context("our own CRD")?;
-    let theirs = serde_json::to_value(theirs).context("the real CRD")?;
-    // Labels carry the versions of Cluster API's contracts.
-    for (label, value) in fields(&ours["metadata"]["labels"]) {
-        report.same("metadata.labels", label, value, &theirs["metadata"]["labels"][label]);
-    }
-    let (ours, theirs) = (&ours["spec"], &theirs["spec"]);
-    report.same("spec", "scope", &ours["scope"], &theirs["scope"]);
-    for name in ["kind", "listKind", "plural", "singular"] {
-        report.same("spec.names", name, &ours["names"][name], &theirs["names"][name]);
-    }
-    for names in ["shortNames", "categories"] {
-        for name in beyond(&ours["names"][names], &theirs["names"][names]) {
-            report.add("spec.names", format_args!("{names} lacks {name} there"));
-        }
-    }
-    for version in items(&ours["versions"]) {
-        let name = version["name"].as_str().unwrap_or_default();
-        match of_name(&theirs["versions"], &version["name"]) {
-            None => report.add(name, "the version is missing there"),
-            Some(other) => compare_version(&mut report, name, version, other),
-        }
-    }
-    for other in items(&theirs["versions"]).iter().filter(|it| it["storage"] == true) {
-        let name = &other["name"];
-        if of_name(&ours["versions"], name).is_none() {
-            let what = format_args!("{name} is stored there, and not described here");
-            report.add("spec.versions", what);
+    report.compare(&[], &ours, &theirs);
+    let versions = theirs["spec"]["versions"].as_object().into_iter().flatten();
+    for (name, version) in versions {
+        if version["storage"] == true && ours["spec"]["versions"][name].is_null() {
+            let line = format!("spec.versions.{name}: stored there, and not described here");
+            report.differences.push(line);
         }
     }
     Ok(report)
 }
 
-fn compare_version(report: &mut Report, name: &str, ours: &Value, theirs: &Value) {
-    for what in ["served", "storage"] {
-        report.same(name, what, &ours[what], &theirs[what]);
-    }
-    for what in ["status", "scale"] {
-        let subresource = |version: &Value| version["subresources"][what].clone();
-        let shown = format!("subresource {what}");
-        report.same(name, &shown, &subresource(ours), &subresource(theirs));
-    }
-    for column in items(&ours["additionalPrinterColumns"]) {
-        let found = of_name(&theirs["additionalPrinterColumns"], &column["name"]);
-        let other = found.unwrap_or(&Value::Null);
-        for part in ["type", "jsonPath"] {
-            let what = format!("column {}'s {part}", column["name"]);
-            report.same(name, &what, &column[part], &other[part]);
+/// Without prose, and with each item of a list found by its name, which for a plain one is the item itself: the order of
+/// versions, columns, required fields and values of an enum says nothing.
+fn named(value: &Value, below: &str) -> Value {
+    match value {
+        Value::Object(fields) => {
+            // A field may have such a name.
+            let is_prose = |key: &str| below != FIELDS && PROSE.contains(&key);
+            let fields = fields.iter().filter(|(key, _)| !is_prose(key));
+            fields.map(|(key, value)| (key.clone(), named(value, key))).collect()
         }
+        Value::Array(items) => {
+            let name = |it: &Value| it["name"].as_str().or(it.as_str()).map(str::to_owned);
+            let name = |it: &Value| name(it).unwrap_or_else(|| it.to_string());
+            items.iter().map(|it| (name(it), named(it, ""))).collect()
+        }
+        plain => plain.clone(),
     }
-    let schema = |version: &Value| version["schema"]["openAPIV3Schema"].clone();
-    compare_field(report, name, &schema(ours), &schema(theirs));
 }
 
-/// Compares one field and everything that is described below it.
-fn compare_field(report: &mut Report, path: &str, ours: &Value, theirs: &Value) {
-    report.fields += 1;
-    let keywords = |schema| fields(schema).map(|(key, _)| key.as_str());
-    let keywords: BTreeSet<&str> = keywords(ours).chain(keywords(theirs)).collect();
-    for keyword in keywords.into_iter().filter(|it| !NOT_COMPARED.contains(it)) {
-        match keyword {
-            "required" => compare_required(report, path, ours, theirs),
-            "enum" => compare_enum(report, path, &ours["enum"], &theirs["enum"]),
-            _ => report.same(path, keyword, &ours[keyword], &theirs[keyword]),
-        }
-    }
-    for (name, field) in fields(&ours["properties"]) {
-        let path = format!("{path}.{name}");
-        match theirs["properties"].get(name) {
-            Some(other) => compare_field(report, &path, field, other),
-            None if theirs["x-kubernetes-preserve-unknown-fields"] == true => {
-                let what = "not described there; kept, since that object keeps unknown fields";
-                report.add(&path, what);
+impl Report {
+    /// Compares what stands at a place, and all that is described below it.
+    fn compare(&mut self, place: &[&str], ours: &Value, theirs: &Value) {
+        let (Some(here), Some(there)) = (ours.as_object(), theirs.as_object()) else {
+            if ours != theirs {
+                let place = shown(place);
+                let (here, there) = (word(ours), word(theirs));
+                self.differences.push(format!("{place}: {there} there, {here} here"));
             }
-            None => report.add(&path, "missing there: the API server drops it"),
+            return;
+        };
+        let beyond = there.keys().filter(|key| !is_open(place) && !here.contains_key(*key));
+        for key in here.keys().chain(beyond) {
+            self.fields += usize::from(place.last() == Some(&FIELDS));
+            self.compare(&[place, &[key.as_str()]].concat(), &ours[key], &theirs[key]);
         }
     }
-    for (keyword, suffix) in [("items", "[]"), ("additionalProperties", "{}")] {
-        if ours[keyword].is_object() || (ours[keyword].is_null() && !theirs[keyword].is_null()) {
-            compare_field(report, &format!("{path}{suffix}"), &ours[keyword], &theirs[keyword]);
-        }
-    }
 }
 
-/// A field that only they require makes our objects invalid; one that only we require makes their objects unreadable.
-fn compare_required(report: &mut Report, path: &str, ours: &Value, theirs: &Value) {
-    let (here, there) = (&ours["required"], &theirs["required"]);
-    for name in beyond(there, here) {
-        let field = &ours["properties"][name.as_str().unwrap_or_default()];
-        let how = if field.is_null() { "and not described here" } else { "optional here" };
-        report.add(path, format_args!("{name} is required there, {how}"));
-    }
-    for name in beyond(here, there) {
-        report.add(path, format_args!("{name} is optional there, required here"));
-    }
+/// Whether more may stand there than is described: around a schema, and among its fields. What is said of a field we have to
+/// know, and how the API server treats its status.
+fn is_open(place: &[&str]) -> bool {
+    let is_last = |name| place.last() == Some(&name);
+    is_last(FIELDS) || !place.contains(&SCHEMA) && !is_last("subresources")
 }
 
-fn compare_enum(report: &mut Report, path: &str, ours: &Value, theirs: &Value) {
-    if ours.is_null() || theirs.is_null() {
-        report.same(path, "enum", ours, theirs);
-        return;
+fn shown(place: &[&str]) -> String {
+    place.iter().copied().filter(|it| !AROUND.contains(it)).collect::<Vec<_>>().join(".")
+}
+
+fn word(value: &Value) -> String {
+    match value {
+        Value::Null => "not set".to_owned(),
+        Value::Object(it) => format!("{:?}", it.keys().collect::<Vec<_>>()),
+        plain => plain.to_string(),
     }
-    for value in beyond(ours, theirs) {
-        report.add(path, format_args!("the value {value} is refused there"));
-    }
-    for value in beyond(theirs, ours) {
-        report.add(path, format_args!("the value {value} is allowed there, not here"));
-    }
-}
-
-/// What a list has and the other one has not.
-fn beyond<'a>(list: &'a Value, other: &'a Value) -> impl Iterator<Item = &'a Value> {
-    items(list).iter().filter(|it| !items(other).contains(it))
-}
-
-fn of_name<'a>(list: &'a Value, name: &Value) -> Option<&'a Value> {
-    items(list).iter().find(|it| it["name"] == *name)
-}
-
-fn fields(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
-    object.as_object().into_iter().flatten()
-}
-
-fn items(list: &Value) -> &[Value] {
-    list.as_array().map_or(&[], Vec::as_slice)
 }
 
 #[cfg(test)]
@@ -234,6 +162,7 @@ mod tests {
                         "spec": {"type": "object", "required": ["on"], "properties": {
                             "on": {"type": "boolean", "description": "Whether it is lit."},
                             "colour": {"type": "string", "enum": ["red", "green"]},
+                            "title": {"type": "string"},
                             "labels": {"type": "object", "additionalProperties": {"type": "string"}},
                             "times": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
                         }},
@@ -266,6 +195,12 @@ mod tests {
             fields["spec"]["properties"]["watts"] = json!({"type": "integer"});
         });
         assert_eq!(seen, Vec::<String>::new());
+        let seen = differences(|crd| {
+            crd["metadata"]["labels"]["more"] = json!("v2");
+            crd["spec"]["names"]["shortNames"] = json!(["lamp", "l"]);
+            crd["spec"]["versions"][0]["additionalPrinterColumns"][0]["priority"] = json!(1);
+        });
+        assert_eq!(seen, Vec::<String>::new());
     }
 
     #[test]
@@ -273,7 +208,7 @@ mod tests {
         let seen = in_schema(|fields| {
             fields["status"]["properties"] = json!({});
         });
-        assert_eq!(seen, ["v1.status.lit: missing there: the API server drops it"]);
+        assert_eq!(seen, ["spec.versions.v1.status.lit: not set there, [\"type\"] here"]);
     }
 
     #[test]
@@ -281,15 +216,17 @@ mod tests {
         let seen = in_schema(|fields| {
             fields["spec"]["properties"]["on"]["type"] = json!("string");
             fields["spec"]["properties"]["times"]["items"]["type"] = json!("integer");
+            fields["spec"]["properties"]["title"]["type"] = json!("integer");
             fields["spec"]["properties"]["labels"]["additionalProperties"]["type"] =
                 json!("integer");
         });
         assert_eq!(
             seen,
             [
-                r#"v1.spec.labels{}: type is "integer" there, "string" here"#,
-                r#"v1.spec.on: type is "string" there, "boolean" here"#,
-                r#"v1.spec.times[]: type is "integer" there, "string" here"#,
+                r#"spec.versions.v1.spec.labels.additionalProperties.type: "integer" there, "string" here"#,
+                r#"spec.versions.v1.spec.on.type: "string" there, "boolean" here"#,
+                r#"spec.versions.v1.spec.times.items.type: "integer" there, "string" here"#,
+                r#"spec.versions.v1.spec.title.type: "integer" there, "string" here"#,
             ]
         );
     }
@@ -301,7 +238,9 @@ mod tests {
         });
         assert_eq!(
             seen,
-            ["v1.status: x-kubernetes-preserve-unknown-fields is true there, not set here"]
+            [
+                "spec.versions.v1.status.x-kubernetes-preserve-unknown-fields: true there, not set here"
+            ]
         );
     }
 
@@ -313,8 +252,8 @@ mod tests {
         assert_eq!(
             seen,
             [
-                r#"v1.spec.colour: the value "green" is refused there"#,
-                r#"v1.spec.colour: the value "blue" is allowed there, not here"#,
+                r#"spec.versions.v1.spec.colour.enum.green: not set there, "green" here"#,
+                r#"spec.versions.v1.spec.colour.enum.blue: "blue" there, not set here"#,
             ]
         );
     }
@@ -327,9 +266,9 @@ mod tests {
         assert_eq!(
             seen,
             [
-                r#"v1.spec: "colour" is required there, optional here"#,
-                r#"v1.spec: "watts" is required there, and not described here"#,
-                r#"v1.spec: "on" is optional there, required here"#,
+                r#"spec.versions.v1.spec.required.on: not set there, "on" here"#,
+                r#"spec.versions.v1.spec.required.colour: "colour" there, not set here"#,
+                r#"spec.versions.v1.spec.required.watts: "watts" there, not set here"#,
             ]
         );
     }
@@ -341,7 +280,7 @@ mod tests {
         });
         assert_eq!(
             seen,
-            [r#"v1.spec.times: x-kubernetes-list-type is "atomic" there, "set" here"#]
+            [r#"spec.versions.v1.spec.times.x-kubernetes-list-type: "atomic" there, "set" here"#]
         );
     }
 
@@ -355,10 +294,9 @@ mod tests {
         assert_eq!(
             seen,
             [
-                r#"metadata.labels: contract is not set there, "v1" here"#,
-                "v1: subresource status is not set there, {} here",
-                r#"v1: column "On"'s type is not set there, "boolean" here"#,
-                r#"v1: column "On"'s jsonPath is not set there, ".spec.on" here"#,
+                r#"metadata.labels.contract: not set there, "v1" here"#,
+                r#"spec.versions.v1.additionalPrinterColumns.On: not set there, ["jsonPath", "name", "type"] here"#,
+                "spec.versions.v1.subresources.status: not set there, [] here",
             ]
         );
     }
@@ -374,11 +312,11 @@ mod tests {
         assert_eq!(
             seen,
             [
-                "v1: storage is false there, true here",
-                r#"spec.versions: "v2" is stored there, and not described here"#,
+                "spec.versions.v1.storage: false there, true here",
+                "spec.versions.v2: stored there, and not described here",
             ]
         );
         let seen = differences(|crd| crd["spec"]["versions"][0]["name"] = json!("v2"));
-        assert_eq!(seen[0], "v1: the version is missing there");
+        assert!(seen[0].starts_with("spec.versions.v1: not set there, ["), "{}", seen[0]);
     }
 }
