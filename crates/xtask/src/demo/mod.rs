@@ -1,7 +1,7 @@
 //! `cargo xtask demo`: the bench as a playground. A process of its own keeps it, so that the terminal is free.
 
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{Seek as _, Write as _};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -22,9 +22,10 @@ use bench::registrar::Registrar;
 use bench::steps::{step, step_async};
 use bench::{cache, go};
 use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 
 use self::pictures::Watching;
-use self::stage::{Controller, Server, Stage, Unknown};
+use self::stage::{Controller, Server, Stage};
 use crate::controllers::PODS;
 
 mod bmo_reboot;
@@ -77,12 +78,12 @@ pub(crate) enum Chapter {
 /// # Errors
 /// When a part does not start, or a chapter does not come to its end.
 pub(crate) fn up(chapter: Option<Chapter>, pictures: Option<&Path>) -> anyhow::Result<()> {
-    let stage = match (running(), keeper(&keeper_file())) {
-        (Some(stage), _) => stage,
-        (None, None) => start()?,
-        (None, Some(_)) => {
+    let stage = match kept(&file()) {
+        Some(KeptDemo { stage: Some(stage), .. }) => stage,
+        Some(_) => {
             bail!("a demo is being started; wait for it, or end it with `cargo xtask demo --down`")
         }
+        None => start()?,
     };
     let chapters = chapter.as_ref().map_or(Chapter::value_variants(), std::slice::from_ref);
     tokio::runtime::Runtime::new()?.block_on(async {
@@ -142,7 +143,7 @@ fn start() -> anyhow::Result<Stage> {
     step("starting them", || {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            if let Some(stage) = running() {
+            if let Some(KeptDemo { stage: Some(stage), .. }) = kept(&file()) {
                 return Ok(stage);
             }
             if keeper.try_wait()?.is_some() || Instant::now() > deadline {
@@ -159,20 +160,19 @@ fn start() -> anyhow::Result<Stage> {
 /// # Errors
 /// When it does not end.
 pub(crate) fn down() -> anyhow::Result<()> {
-    let Some(pid) = keeper(&keeper_file()) else {
+    let Some(KeptDemo { pid, .. }) = kept(&file()) else {
         eprintln!("No demo is running.");
         return Ok(());
     };
     step("ending the demo", || {
         cache::run(Command::new("sh").args(["-c", &format!("kill -s TERM {pid}")]))?;
         let deadline = Instant::now() + Duration::from_secs(30);
-        while keeper(&keeper_file()).is_some() {
+        while kept(&file()).is_some() {
             if Instant::now() > deadline {
                 bail!("process {pid} does not end; `kill -9 {pid}` ends it and all its parts");
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        forget();
         cache::sweep();
         Ok(())
     })
@@ -184,21 +184,19 @@ pub(crate) fn down() -> anyhow::Result<()> {
 /// When a part does not start.
 pub(crate) fn serve() -> anyhow::Result<()> {
     // Before anything is started, so that it can be ended.
-    let _held = hold(&keeper_file())?;
-    let ended = tokio::runtime::Runtime::new()?.block_on(async {
+    let mut held = hold(&file())?;
+    tokio::runtime::Runtime::new()?.block_on(async {
         let mut terminated =
             tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
         tokio::select! {
-            ended = keep() => ended,
+            ended = keep(&mut held) => ended,
             _ = terminated.recv() => Ok(()),
         }
-    });
-    forget();
-    ended
+    })
 }
 
 /// Starts all parts, says where they are, and keeps them for as long as this is waited for.
-async fn keep() -> anyhow::Result<()> {
+async fn keep(held: &mut File) -> anyhow::Result<()> {
     let plane = step_async("kube-apiserver and etcd", ControlPlane::start("demo")).await?;
     step_async("CRDs of Metal3, CAPM3 and Hive", crds::install(&plane.admin().await, &Group::ALL))
         .await?;
@@ -227,11 +225,6 @@ async fn keep() -> anyhow::Result<()> {
     let _operator = bmo::StandIn::start(&plane.admin().await, &workload.namespace);
     let hosts = bmo::api(&plane.admin().await, &workload.namespace);
     let _registrar = Registrar::start(hosts, Arc::clone(&ironic));
-    let unknown = (SERVERS..).zip(unknown).map(|(number, machine)| {
-        let ip = Rack::ip(u32::try_from(number)?);
-        anyhow::Ok(Unknown { ip, bmc: machine.clone() })
-    });
-    let unknown = unknown.collect::<anyhow::Result<_>>()?;
     let mut services = Vec::new();
     let mut controllers = Vec::new();
     let folder = folder()?;
@@ -249,57 +242,54 @@ async fn keep() -> anyhow::Result<()> {
         controllers.push(Controller { name: name.to_owned(), address, log });
         services.push(running);
     }
-    let running = Stage {
-        pid: std::process::id(),
+    let stage = Stage {
         kubeconfig: plane.kubeconfig("admin", &["system:masters"])?,
         kubectl: go::program("kubectl")?,
         ironic: ironic.endpoint.clone(),
         servers,
-        unknown,
+        unknown: unknown.to_vec(),
         cluster: workload.cluster.clone(),
         namespace: workload.namespace.clone(),
+        workload: workload.control_plane.kubeconfig("admin", &["system:masters"])?,
         controllers,
     };
-    // Written beside and renamed: whoever waits for the file reads it whole.
-    let new = state_file().with_extension("new");
-    fs::write(&new, serde_json::to_vec_pretty(&running)?)?;
-    fs::rename(new, state_file())?;
+    tell(held, Some(stage))?;
     std::future::pending().await
 }
 
-fn forget() {
-    let _ = fs::remove_file(state_file());
+/// A demo, as it stands in the file that its keeper holds for as long as that lives.
+#[derive(Deserialize, Serialize)]
+struct KeptDemo {
+    pid: u32,
+    /// None while it starts.
+    stage: Option<Stage>,
 }
 
-fn state_file() -> PathBuf {
+fn file() -> PathBuf {
     cache::root().join("demo.json")
-}
-
-/// Locked by the process that keeps the demo for as long as that lives, and holds its number.
-fn keeper_file() -> PathBuf {
-    cache::root().join("demo.keeper")
 }
 
 /// Locks the file for this process until what is returned is dropped.
 fn hold(file: &Path) -> anyhow::Result<File> {
-    // Whoever has it keeps its number in it until it lets go.
+    // Whoever has it tells of itself in it until it lets go.
     let mut held = File::options().create(true).truncate(false).write(true).open(file)?;
     held.lock()?;
-    held.set_len(0)?;
-    write!(held, "{}", std::process::id())?;
+    tell(&mut held, None)?;
     Ok(held)
 }
 
-/// The number of the process that keeps the demo, if one does.
-fn keeper(file: &Path) -> Option<u32> {
-    let is_held = File::open(file).ok()?.try_lock_shared().is_err();
-    fs::read_to_string(file).ok()?.parse().ok().filter(|_| is_held)
+/// Whoever reads half of it finds no demo, and looks again.
+fn tell(held: &mut File, stage: Option<Stage>) -> anyhow::Result<()> {
+    let text = serde_json::to_vec_pretty(&KeptDemo { pid: std::process::id(), stage })?;
+    held.rewind()?;
+    held.write_all(&text)?;
+    Ok(held.set_len(u64::try_from(text.len())?)?)
 }
 
-/// The demo that runs, if one does.
-fn running() -> Option<Stage> {
-    let running: Stage = serde_json::from_slice(&fs::read(state_file()).ok()?).ok()?;
-    keeper(&keeper_file()).is_some_and(|pid| pid == running.pid).then_some(running)
+/// The demo that is kept, if one is.
+fn kept(file: &Path) -> Option<KeptDemo> {
+    let is_held = File::open(file).ok()?.try_lock_shared().is_err();
+    serde_json::from_slice(&fs::read(file).ok()?).ok().filter(|_| is_held)
 }
 
 /// Where the controllers and the plugin are: beside this program.
@@ -346,10 +336,11 @@ mod tests {
     fn a_demo_runs_for_as_long_as_its_keeper_holds_the_file() {
         let folder = cache::RunDir::new("keeper").unwrap();
         let file = folder.path().join("keeper");
-        assert_eq!(keeper(&file), None);
+        assert!(kept(&file).is_none());
         let held = hold(&file).unwrap();
-        assert_eq!(keeper(&file), Some(std::process::id()));
+        let demo = kept(&file).unwrap();
+        assert!(demo.pid == std::process::id() && demo.stage.is_none());
         drop(held);
-        assert_eq!(keeper(&file), None, "its number is still there, and may be another one's");
+        assert!(kept(&file).is_none(), "its number is still there, and may be another one's");
     }
 }

@@ -1,6 +1,8 @@
 //! The second half of the chapter of discovery: machines that nobody has typed anything about are switched on and become nodes.
 
 use api_types::names::ferrite::{POWER, POWER_MANAGED, SCALE_TO_HOSTS};
+use bench::agent::Agent;
+use bench::bmc::{Machine, Rack};
 use bench::bmo;
 use bench::cluster_api::objects::{
     MACHINE, MACHINE_DEPLOYMENT, kubeadm_config_template, machine_deployment,
@@ -10,7 +12,7 @@ use bench::objects::{DISCOVERY, HOST};
 use serde_json::{Value, json};
 
 use super::capm3_reuse::RACK;
-use super::stage::{Place, Stage, Unknown};
+use super::stage::{Place, Stage};
 use super::table::{Table, text};
 
 const DEPLOYMENT: &str = "from-the-rack";
@@ -42,20 +44,17 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
     table.say(
         "Somebody has said, once, how to reach the BMCs of this rack, and that a MachineDeployment follows its hosts. Three machines are switched on:",
     );
-    let mut names = Vec::new();
-    for (mut agent, unknown) in
-        Stage::agents(stage.unknown.len(), "anvil")?.into_iter().zip(&stage.unknown)
-    {
+    let mut agents = Stage::agents(stage.unknown.len(), "anvil")?;
+    for ((number, agent), bmc) in (stage.servers.len()..).zip(&mut agents).zip(&stage.unknown) {
         // Somebody presses the button; the machine boots the agent from the network.
-        unknown.bmc.press("On").await?;
-        agent.bmc_address = Some(unknown.ip.to_string());
-        stage.boots(&agent, MAKER).await?;
-        names.push(agent.hostname);
+        bmc.press("On").await?;
+        agent.bmc_address = Some(Rack::ip(u32::try_from(number)?).to_string());
+        stage.boots(agent, MAKER).await?;
     }
     let look = async || {
         let mut rows = Vec::new();
-        for (name, unknown) in names.iter().zip(&stage.unknown) {
-            rows.push(row(&place, name, unknown).await?);
+        for (agent, bmc) in agents.iter().zip(&stage.unknown) {
+            rows.push(row(&place, agent, bmc).await?);
         }
         let is_so = rows.iter().all(|row| row[2] == "On" && row[5] != "-");
         anyhow::Ok((rows, is_so))
@@ -92,7 +91,8 @@ async fn prepare(place: &Place, cluster: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn row(place: &Place, name: &str, unknown: &Unknown) -> anyhow::Result<Vec<String>> {
+async fn row(place: &Place, agent: &Agent, bmc: &Machine) -> anyhow::Result<Vec<String>> {
+    let name = &agent.hostname;
     let host = place.get(HOST, name).await?;
     let consumer = &host["spec"]["consumerRef"]["name"];
     let state = &host["status"]["provisioning"]["state"];
@@ -103,9 +103,9 @@ async fn row(place: &Place, name: &str, unknown: &Unknown) -> anyhow::Result<Vec
         None => Value::Null,
     };
     Ok(vec![
-        name.to_owned(),
-        unknown.ip.to_string(),
-        unknown.bmc.state().await?,
+        name.clone(),
+        agent.bmc_address.clone().unwrap_or_default(),
+        bmc.state().await?,
         state,
         text(consumer),
         text(&machine["status"]["nodeRef"]["name"]),

@@ -11,10 +11,9 @@ use bench::cluster_api::objects::{
     Kind, MACHINE, MACHINE_HEALTH_CHECK, METAL3_MACHINE, machine_health_check,
 };
 use bench::kubelet;
-use bench::objects::{HOST, REMEDIATION, annotate, config};
-use k8s_openapi::api::core::v1::{Node, Secret};
+use bench::objects::{HOST, REMEDIATION, annotate, client};
+use k8s_openapi::api::core::v1::Node;
 use kube::api::Api;
-use kube::config::Kubeconfig;
 use kube::{Client, ResourceExt as _};
 use remediation::history::Entry;
 use serde_json::{Value, json};
@@ -35,7 +34,7 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
         "\nremediation: a node comes back, or its machine is replaced, and somebody can tell why"
     );
     let place = stage.in_cluster().await?;
-    let workload = workload(&place, stage).await?;
+    let workload = client(&stage.workload).await?;
     let scene = Scene { place, workload, stage };
     let mut table =
         Table::new(&["HOST", "BMC", "MACHINE", "NODE", "REMEDIATION              ", "UNHEALTHY"]);
@@ -80,16 +79,6 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<()> {
     }
     println!("  kubectl annotate baremetalhost {stays} {UNHEALTHY}- {UNHEALTHY_DEPRECATED}-");
     Ok(())
-}
-
-/// A client of the cluster whose machines these are.
-async fn workload(place: &Place, stage: &Stage) -> anyhow::Result<Client> {
-    let secrets: Api<Secret> = Api::namespaced(place.client.clone(), &place.namespace);
-    let secret = secrets.get(&format!("{}-kubeconfig", stage.cluster)).await?;
-    let value = secret.data.and_then(|mut it| it.remove("value"));
-    let text = value.context("the cluster has no kubeconfig")?;
-    let file = Kubeconfig::from_yaml(std::str::from_utf8(&text.0)?)?;
-    Ok(Client::try_from(config(file).await?)?)
 }
 
 struct Scene<'a> {

@@ -1,6 +1,5 @@
 //! What every chapter plays on: the control plane, Ironic, the servers and the controllers that run.
 
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -17,18 +16,20 @@ use kube::api::{Api, DynamicObject, ListParams};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// What runs, for `demo` to print and play on, and for `demo --down` to end.
+/// What runs, for `demo` to print and play on.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Stage {
-    pub(crate) pid: u32,
     pub(crate) kubeconfig: PathBuf,
     pub(crate) kubectl: PathBuf,
     pub(crate) ironic: String,
     pub(crate) servers: Vec<Server>,
-    pub(crate) unknown: Vec<Unknown>,
+    /// Those that Ironic does not know: their numbers in the rack go on.
+    pub(crate) unknown: Vec<Machine>,
     /// The cluster that Cluster API's managers drive, and its namespace.
     pub(crate) cluster: String,
     pub(crate) namespace: String,
+    /// Kubeconfig of that cluster, in which the nodes are.
+    pub(crate) workload: PathBuf,
     pub(crate) controllers: Vec<Controller>,
 }
 
@@ -38,14 +39,6 @@ pub(crate) struct Server {
     pub(crate) name: String,
     /// UUID of its node in Ironic.
     pub(crate) node: String,
-    pub(crate) bmc: Machine,
-}
-
-/// One that Ironic does not know.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub(crate) struct Unknown {
-    /// What it calls its BMC.
-    pub(crate) ip: Ipv4Addr,
     pub(crate) bmc: Machine,
 }
 
