@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use api_types::names::ferrite::{POWER, POWER_MANAGED};
 use api_types::names::metal3::REBOOT;
-use bench::crds::Group;
+use bench::bmo;
 use bench::ironic::Ironic;
 use bench::objects::{annotate, until};
 use bench::proxy::{Proxy, Recorded};
-use bench::{bmo, load};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use kube::api::{Api, DynamicObject};
 use kube::runtime::watcher;
@@ -22,21 +21,13 @@ use super::apart::Apart;
 use super::fleet::fleet;
 use super::own_ironic::OwnIronic;
 use super::row::CACHED_MEGABYTES;
-use super::{Ground, PATIENCE, Trial, Work, each, watch};
-
-/// Ironic with its database is slower than the API server, so there is no share of that to reach.
-pub(super) const WORK: Work = Work {
-    controller: "bmo-reboot",
-    crds: &[Group::Metal3],
-    further: Some(|trial| Box::pin(further(trial))),
-    ..Work::SMALL
-};
+use super::{Ground, PATIENCE, Trial, each, watch};
 
 const HARD: Option<&str> = Some(r#"{"mode":"hard"}"#);
 /// Requests made one after the other.
 const ONE_BY_ONE: u32 = 100;
 
-async fn further(mut trial: Trial<'_>) -> anyhow::Result<()> {
+pub(super) async fn work(mut trial: Trial<'_>) -> anyhow::Result<()> {
     servers::rebooted(&mut trial).await?;
     let Trial { ground, program, mut figures } = trial;
     // A fake driver is nothing that the operator knows.
@@ -66,12 +57,11 @@ async fn further(mut trial: Trial<'_>) -> anyhow::Result<()> {
     figures.limited("Kubernetes writes for a hard cycle", writes / count, 5.0)?;
 
     let (took, bare) = one_by_one(ground, own).await?;
-    figures.percentiles("ms from a hard request to Ironic's answer", &took, Some(50.0))?;
+    let answer = "ms from a hard request to Ironic's answer";
+    let slowest = figures.percentiles(answer, took, Some(50.0))?;
     let alone = "ms that Ironic itself takes for a look and such a call, alone";
-    figures.percentiles(alone, &bare, None)?;
-    let slowest = |took: &[Duration]| load::millis(load::quantile(took, 99));
-    let beyond = slowest(&took) - slowest(&bare);
-    figures.limited("ms from a hard request to Ironic's answer beyond that, p99", beyond, 15.0)?;
+    let beyond = slowest - figures.percentiles(alone, bare, None)?;
+    figures.limited(format!("{answer} beyond that, p99"), beyond, 15.0)?;
     figures.limited(
         "times the time of 20 hard requests, while 200 of 400 nodes hang",
         hung::slower(ground, &own.ironic, &own.proxy).await?,
@@ -117,7 +107,7 @@ async fn answered(
     .await
 }
 
-/// From the request's place in the API server to Ironic's answer, the fastest first; and what the same call takes when
+/// From the request's place in the API server to Ironic's answer; and what the same call takes when
 /// nobody but the bench makes it, at a node beside, each before the request that it is compared with.
 async fn one_by_one(
     ground: &Ground,
@@ -141,8 +131,6 @@ async fn one_by_one(
         // The next one finds an idle Ironic.
         calm.rebooted(number + 1).await?;
     }
-    took.sort_unstable();
-    bare.sort_unstable();
     Ok((took, bare))
 }
 

@@ -10,8 +10,7 @@ use api_types::names::ferrite::INTENDS_HOST;
 use api_types::names::metal3::HOST;
 use bench::bmo;
 use bench::cluster_api::objects::{METAL3_MACHINE, OF_CLUSTER, image, metal3_machine};
-use bench::crds::Group;
-use bench::objects::{self, make_machine, merge_status};
+use bench::objects::{make_machine, merge_status};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
@@ -20,24 +19,7 @@ use serde_json::{Value, json};
 use super::fleet::{self, NAMESPACE, fleet};
 use super::machines::{CLUSTER_NAME, cluster};
 use super::plugin;
-use super::{Ground, Operation, Program, Round, Trial, Work, each, watch};
-
-pub(super) const WORK: Work = Work {
-    controller: "capm3-reuse",
-    also: &["--example=selection"],
-    crds: &[Group::Metal3, Group::Capm3],
-    share: 0.8,
-    operation: Some(Operation {
-        name: "machines given a host",
-        count: |hosts| hosts / 10,
-        rounds: 3,
-        bare: |ground, client, round| Box::pin(bare(ground, client, round)),
-        prepare: |ground, round| Box::pin(prepare(ground, round)),
-        done: |ground, round| Box::pin(done(ground, round)),
-    }),
-    further: Some(|trial| Box::pin(further(trial))),
-    ..Work::SMALL
-};
+use super::{Ground, Operation, Program, Round, Trial, each, watch};
 
 /// In which round a machine was made.
 const ROUND: &str = "ferrite.test/round";
@@ -46,25 +28,57 @@ const FREED: u32 = 100;
 /// A peer is met at all moments of the half minute in which it does not look.
 const APART: Duration = Duration::from_secs(3);
 
-/// The three writes that a machine takes until its host is told its image, by somebody who need not think. For as many
-/// machines: the API server collects its garbage each few seconds, and a shorter run falls between.
-async fn bare(ground: &Ground, client: Client, round: Round) -> anyhow::Result<f64> {
-    fleet(ground).await?;
-    let namespace = format!("bare-{}", round.number);
-    objects::namespace(&ground.admin, &namespace).await?;
-    let count = round.count;
-    let machine = async |n: u32| {
-        let object = metal3_machine(&format!("m-{n}"), CLUSTER_NAME);
-        METAL3_MACHINE.create(&ground.admin, &namespace, object).await.map(drop)
-    };
-    each(0..count, machine).await?;
-    let began = Instant::now();
-    each(0..count, async |n: u32| bare_machine(&client, ground.hosts, &namespace, n).await).await?;
-    let rate = f64::from(3 * count) / began.elapsed().as_secs_f64();
-    // Nobody's machines would be told that they are.
-    let machines = METAL3_MACHINE.api(&ground.admin, &namespace);
-    machines.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
-    Ok(rate)
+struct GivenHosts;
+
+impl Operation for GivenHosts {
+    const NAME: &str = "machines given a host";
+    const ROUNDS: usize = 3;
+
+    /// The three writes that a machine takes until its host is told its image, by somebody who need not think. For as many
+    /// machines: the API server collects its garbage each few seconds, and a shorter run falls between.
+    async fn bare(ground: &Ground, client: Client, count: u32) -> anyhow::Result<f64> {
+        fleet(ground).await?;
+        let namespace = ground.plane.namespace("bare").await;
+        let machine = async |n: u32| {
+            let object = metal3_machine(&format!("m-{n}"), CLUSTER_NAME);
+            METAL3_MACHINE.create(&ground.admin, &namespace, object).await.map(drop)
+        };
+        each(0..count, machine).await?;
+        let began = Instant::now();
+        each(0..count, async |n: u32| bare_machine(&client, ground.hosts, &namespace, n).await)
+            .await?;
+        let rate = f64::from(3 * count) / began.elapsed().as_secs_f64();
+        // Nobody's machines would be told that they are.
+        let machines = METAL3_MACHINE.api(&ground.admin, &namespace);
+        machines.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        Ok(rate)
+    }
+
+    async fn prepare(ground: &Ground, round: Round) -> anyhow::Result<()> {
+        cluster(ground, NAMESPACE).await?;
+        let mark = round.number.to_string();
+        let machine = async |n: u32| {
+            machine(ground, NAMESPACE, &format!("machine-{mark}-{n}"), &mark, Some(n)).await
+        };
+        each(0..round.count, machine).await
+    }
+
+    /// Every machine of the round names its host, which the controller writes after it has claimed the host and told it
+    /// its image.
+    async fn done(ground: &Ground, round: Round) -> anyhow::Result<()> {
+        let api = METAL3_MACHINE.api(&ground.admin, NAMESPACE);
+        let which = watcher::Config::default().labels(&format!("{ROUND}={}", round.number));
+        let mut machines = watch::objects(api, which);
+        let mut hosts = BTreeSet::new();
+        let has_host = |machine: &DynamicObject| {
+            let host = [INTENDS_HOST, HOST].iter().find_map(|key| machine.annotations().get(*key));
+            hosts.extend(host.map(|it| it.rsplit('/').next().unwrap_or_default().to_owned()));
+            host.is_some()
+        };
+        watch::seen(&mut machines, round.count, "every machine has a host", has_host).await?;
+        ensure!(hosts.len() == usize::try_from(round.count)?, "two machines got one host");
+        Ok(())
+    }
 }
 
 async fn bare_machine(
@@ -134,36 +148,11 @@ async fn machine(
     make_machine(&ground.admin, namespace, object).await.map(drop)
 }
 
-async fn prepare(ground: &Ground, round: Round) -> anyhow::Result<()> {
-    cluster(ground, NAMESPACE).await?;
-    let mark = round.number.to_string();
-    let machine = async |n: u32| {
-        machine(ground, NAMESPACE, &format!("machine-{mark}-{n}"), &mark, Some(n)).await
-    };
-    each(0..round.count, machine).await
-}
-
-/// Every machine of the round names its host, which the controller writes after it has claimed the host and told it
-/// its image.
-async fn done(ground: &Ground, round: Round) -> anyhow::Result<()> {
-    let api = METAL3_MACHINE.api(&ground.admin, NAMESPACE);
-    let which = watcher::Config::default().labels(&format!("{ROUND}={}", round.number));
-    let mut machines = watch::objects(api, which);
-    let mut hosts = BTreeSet::new();
-    let has_host = |machine: &DynamicObject| {
-        let host = [INTENDS_HOST, HOST].iter().find_map(|key| machine.annotations().get(*key));
-        hosts.extend(host.map(|it| it.rsplit('/').next().unwrap_or_default().to_owned()));
-        host.is_some()
-    };
-    watch::seen(&mut machines, round.count, "every machine has a host", has_host).await?;
-    ensure!(hosts.len() == usize::try_from(round.count)?, "two machines got one host");
-    Ok(())
-}
-
-async fn further(trial: Trial<'_>) -> anyhow::Result<()> {
+pub(super) async fn work(mut trial: Trial<'_>) -> anyhow::Result<()> {
+    trial.operate::<GivenHosts>(trial.ground.hosts / 10).await?;
     let Trial { ground, program, mut figures } = trial;
     let took = freed(program).await?;
-    figures.percentiles("ms from a host that is free to its claim", &took, Some(50.0))?;
+    figures.percentiles("ms from a host that is free to its claim", took, Some(50.0))?;
     if program.is_peer {
         return Ok(());
     }
@@ -210,7 +199,6 @@ async fn freed(program: &Program<'_>) -> anyhow::Result<Vec<Duration>> {
         took.push(freed.elapsed());
     }
     running.stop().await?;
-    took.sort_unstable();
     Ok(took)
 }
 

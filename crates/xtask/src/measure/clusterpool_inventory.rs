@@ -7,7 +7,6 @@ use anyhow::{Context, ensure};
 use api_types::hive::ClusterPool;
 use bench::cluster_api::objects::Kind;
 use bench::controller::Running;
-use bench::crds::Group;
 use bench::hive::{CLOUDS, PULL, materials};
 use bench::objects::{annotate, apply, hive, namespace};
 use clusterpool_inventory::decision::Version;
@@ -23,23 +22,7 @@ use serde_json::{Value, json};
 
 use super::row::CACHED_MEGABYTES;
 use super::watch::{self, Objects};
-use super::{Ground, Operation, Round, Trial, Work, each, fleet};
-
-pub(super) const WORK: Work = Work {
-    controller: "clusterpool-inventory",
-    crds: &[Group::Hive],
-    share: 0.8,
-    operation: Some(Operation {
-        name: "clusters made",
-        count: clusters_of,
-        rounds: 1,
-        bare: |ground, client, round| Box::pin(bare(ground, client, round)),
-        prepare: |ground, round| Box::pin(prepare(ground, round)),
-        done: |ground, round| Box::pin(done(ground, round)),
-    }),
-    further: Some(|trial| Box::pin(further(trial))),
-    ..Work::SMALL
-};
+use super::{Ground, Operation, Round, Trial, each, fleet};
 
 const CLUSTER: Kind = hive("ClusterDeployment");
 const ENTRY: Kind = hive("ClusterDeploymentCustomization");
@@ -60,47 +43,67 @@ const PASSES: u32 = 100;
 /// From one write to the next: long enough for a pass.
 const APART: Duration = Duration::from_millis(100);
 
-fn clusters_of(hosts: u32) -> u32 {
-    hosts / 10
-}
-
 /// A customization that names its cluster.
 fn entry(name: &str) -> Value {
     let patch = json!({ "op": "replace", "path": "/metadata/name", "value": name });
     ENTRY.object(name, &json!({ "installConfigPatches": [patch] }))
 }
 
-/// The writes that a cluster takes, of the very objects, by somebody who need not think; until somebody who watches has seen
-/// the last cluster, as with the controller's. For as many clusters: the API server collects its garbage each few seconds,
-/// and a shorter run falls between.
-async fn bare(ground: &Ground, client: Client, round: Round) -> anyhow::Result<f64> {
-    let (count, name) = (round.count, format!("bare-{}", round.number));
-    namespace(&ground.admin, &name).await?;
-    entries(&ground.admin, &name, count).await?;
-    let mut pool = hive("ClusterPool").object(&name, &spec(count));
-    pool["metadata"] =
-        json!({ "name": name, "namespace": name, "uid": fleet::node(0), "generation": 1 });
-    let pool = serde_json::from_value(pool)?;
-    let unpaused = |it: &DynamicObject| {
-        let is_ours = it.annotations().get(&nobodys(OWNER)).is_some_and(|it| *it == name);
-        is_ours && !it.annotations().contains_key(&nobodys(PAUSE))
-    };
-    let mut seen = changes(&ground.admin);
-    let began = Instant::now();
-    let writes = each(0..count, async |n: u32| bare_cluster(&client, &pool, n).await);
-    tokio::try_join!(writes, watch::seen(&mut seen, count, "every cluster is made", unpaused))?;
-    let rate = f64::from(9 * count) / began.elapsed().as_secs_f64();
-    // The controller remembers every cluster there is.
-    let gone = async |n: u32| {
-        let name = format!("{name}-{n}");
-        let api = CLUSTER.api(&ground.admin, &name);
-        let bare = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
-        api.patch_metadata(&name, &PatchParams::default(), &bare).await?;
-        api.delete(&name, &DeleteParams::default()).await?;
-        anyhow::Ok(())
-    };
-    each(0..count, gone).await?;
-    Ok(rate)
+struct ClustersMade;
+
+impl Operation for ClustersMade {
+    const NAME: &str = "clusters made";
+
+    /// The writes that a cluster takes, of the very objects, by somebody who need not think; until somebody who watches has seen
+    /// the last cluster, as with the controller's. For as many clusters: the API server collects its garbage each few seconds,
+    /// and a shorter run falls between.
+    async fn bare(ground: &Ground, client: Client, count: u32) -> anyhow::Result<f64> {
+        let name = ground.plane.namespace("bare").await;
+        entries(&ground.admin, &name, count).await?;
+        let mut pool = hive("ClusterPool").object(&name, &spec(count));
+        pool["metadata"] =
+            json!({ "name": name, "namespace": name, "uid": fleet::node(0), "generation": 1 });
+        let pool = serde_json::from_value(pool)?;
+        let unpaused = |it: &DynamicObject| {
+            let is_ours = it.annotations().get(&nobodys(OWNER)).is_some_and(|it| *it == name);
+            is_ours && !it.annotations().contains_key(&nobodys(PAUSE))
+        };
+        let mut seen = changes(&ground.admin);
+        let began = Instant::now();
+        let writes = each(0..count, async |n: u32| bare_cluster(&client, &pool, n).await);
+        tokio::try_join!(writes, watch::seen(&mut seen, count, "every cluster is made", unpaused))?;
+        let rate = f64::from(9 * count) / began.elapsed().as_secs_f64();
+        // The controller remembers every cluster there is.
+        let gone = async |n: u32| {
+            let name = format!("{name}-{n}");
+            let api = CLUSTER.api(&ground.admin, &name);
+            let bare = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+            api.patch_metadata(&name, &PatchParams::default(), &bare).await?;
+            api.delete(&name, &DeleteParams::default()).await?;
+            anyhow::Ok(())
+        };
+        each(0..count, gone).await?;
+        Ok(rate)
+    }
+
+    /// A pool of that size with as many entries.
+    async fn prepare(ground: &Ground, round: Round) -> anyhow::Result<()> {
+        let (client, name) = (&ground.admin, pool_of(round.number));
+        namespace(client, &name).await?;
+        materials(client, &name, RELEASE, TEMPLATE).await?;
+        entries(client, &name, round.count).await?;
+        apply(client, Some(&name), &hive("ClusterPool").object(&name, &spec(round.count)))
+            .await
+            .map(drop)
+    }
+
+    /// Hive may install every cluster of the pool.
+    async fn done(ground: &Ground, round: Round) -> anyhow::Result<()> {
+        let pool = pool_of(round.number);
+        let mut clusters = changes(&ground.admin);
+        let is_made = |it: &DynamicObject| may_install(it, &pool);
+        watch::seen(&mut clusters, round.count, "the pool fills", is_made).await
+    }
 }
 
 async fn bare_cluster(client: &Client, pool: &ClusterPool, number: u32) -> anyhow::Result<()> {
@@ -196,17 +199,6 @@ fn pool_of(round: usize) -> String {
     format!("pool-{round}")
 }
 
-/// A pool of that size with as many entries.
-async fn prepare(ground: &Ground, round: Round) -> anyhow::Result<()> {
-    let (client, name) = (&ground.admin, pool_of(round.number));
-    namespace(client, &name).await?;
-    materials(client, &name, RELEASE, TEMPLATE).await?;
-    entries(client, &name, round.count).await?;
-    apply(client, Some(&name), &hive("ClusterPool").object(&name, &spec(round.count)))
-        .await
-        .map(drop)
-}
-
 fn spec(count: u32) -> Value {
     let list: Vec<Value> = (0..count).map(|n| json!({ "name": format!("e{n}") })).collect();
     json!({
@@ -244,18 +236,11 @@ async fn clusters(client: &Client, pool: &str) -> anyhow::Result<Vec<DynamicObje
     Ok(found)
 }
 
-/// Hive may install every cluster of the pool.
-async fn done(ground: &Ground, round: Round) -> anyhow::Result<()> {
-    let pool = pool_of(round.number);
-    let mut clusters = changes(&ground.admin);
-    let is_made = |it: &DynamicObject| may_install(it, &pool);
-    watch::seen(&mut clusters, round.count, "the pool fills", is_made).await
-}
-
-async fn further(trial: Trial<'_>) -> anyhow::Result<()> {
+pub(super) async fn work(mut trial: Trial<'_>) -> anyhow::Result<()> {
+    let count = trial.ground.hosts / 10;
+    trial.operate::<ClustersMade>(count).await?;
     let Trial { ground, program, mut figures } = trial;
-    let pool = newest(ground).await?;
-    let count = clusters_of(ground.hosts);
+    let pool = pool_of(0);
     let running = program.start().await?;
     program.rest().await?;
     // Of Hive another controller gives an entry back, with all else that is the cluster's.
@@ -268,18 +253,11 @@ async fn further(trial: Trial<'_>) -> anyhow::Result<()> {
         figures.limited(format!("writes of {PASSES} passes without news"), writes, 0.0)?;
         let took = freed(ground, &pool, FREED).await?;
         let what = "ms from an entry that is free to its next lease";
-        figures.percentiles(what, &took, Some(100.0))?;
+        figures.percentiles(what, took, Some(100.0))?;
     }
     let what = format!("megabytes resident with {count} clusters");
     figures.limited(what, running.resident_megabytes()?, CACHED_MEGABYTES)?;
     running.stop().await
-}
-
-/// The pool that the program's own turn filled.
-async fn newest(ground: &Ground) -> anyhow::Result<String> {
-    let found = hive("ClusterPool").all(&ground.admin).list(&ListParams::default()).await?.items;
-    let newest = found.into_iter().max_by_key(|it| it.creation_timestamp().map(|it| it.0));
-    Ok(newest.context("no pool was filled")?.name_any())
 }
 
 /// Somebody writes to clusters what says nothing: each time the pool is looked at once more. The program is asked at the
@@ -337,6 +315,5 @@ async fn freed(ground: &Ground, pool: &str, count: usize) -> anyhow::Result<Vec<
         let new = watch::next(&mut made, "a cluster takes its place", is_new).await?;
         known.push(new.name_any());
     }
-    took.sort_unstable();
     Ok(took)
 }

@@ -13,7 +13,6 @@ use api_types::names::ferrite::NODE_ID;
 use bench::agent::Agent;
 use bench::bmo;
 use bench::controller::Running;
-use bench::crds::Group;
 use bench::load::millis;
 use bench::objects::{DISCOVERY, apply, merge, until};
 use bench::proxy::{Recorded, writes};
@@ -28,28 +27,19 @@ use super::fleet::{self, fleet};
 use super::own_ironic::{FIRST, OwnIronic};
 use super::row::CACHED_MEGABYTES;
 use super::watch::{self, Objects};
-use super::{Figures, Ground, PATIENCE, Program, Trial, Work, each};
-
-/// Ironic with its database is slower than the API server: what it takes to read the machines is told apart from what it
-/// takes to make hosts of them.
-pub(super) const WORK: Work = Work {
-    controller: "host-discovery",
-    crds: &[Group::Metal3],
-    takes_peers: false,
-    environment: &[
-        // How fast is what is measured.
-        ("FERRITE_CREATE_RATE", "10000"),
-        ("FERRITE_POLL_INTERVAL", "5s"),
-        // At rest only what is new is asked for.
-        ("FERRITE_FULL_SYNC_INTERVAL", "1h"),
-    ],
-    further: Some(|trial| Box::pin(further(trial))),
-    ..Work::SMALL
-};
+use super::{Figures, Ground, PATIENCE, Program, Trial, each};
 
 /// Machines that are switched on one by one.
 const ONE_BY_ONE: u32 = 10;
 const POLL: Duration = Duration::from_secs(5);
+/// What the controller is told.
+pub(super) const ENVIRONMENT: &[(&str, &str)] = &[
+    // How fast is what is measured.
+    ("FERRITE_CREATE_RATE", "10000"),
+    ("FERRITE_POLL_INTERVAL", "5s"),
+    // At rest only what is new is asked for.
+    ("FERRITE_FULL_SYNC_INTERVAL", "1h"),
+];
 const RACKS: &str = "racks";
 const POLLS: &str = "ferrite_host_discovery_poll_seconds_count";
 const FULLS: &str = "ferrite_host_discovery_poll_seconds_count{nodes=\"all\"}";
@@ -57,7 +47,7 @@ const FULLS: &str = "ferrite_host_discovery_poll_seconds_count{nodes=\"all\"}";
 /// Hosts without what is in them.
 type Hosts = Objects<PartialObjectMeta<BareMetalHost>>;
 
-async fn further(trial: Trial<'_>) -> anyhow::Result<()> {
+pub(super) async fn work(trial: Trial<'_>) -> anyhow::Result<()> {
     let Trial { ground, program, mut figures } = trial;
     let own = program.ironic()?;
     fleet(ground).await?;

@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: what the API server takes by itself, what a controller reaches on the same server in the same
 //! run, and what the controller costs. Rates of machines differ and drift; their ratios are what can be compared.
 //!
-//! A controller adds one file with its [`Work`], and one line to [`WORKS`].
+//! A controller adds one file, and one entry to [`WORKS`].
 
 mod apart;
 mod api_server;
@@ -12,7 +12,6 @@ mod compare;
 mod fleet;
 mod host_discovery;
 mod machines;
-mod minimal;
 mod own_ironic;
 mod plugin;
 pub(crate) mod published;
@@ -48,25 +47,57 @@ use crate::controllers::{self, PODS};
 use own_ironic::OwnIronic;
 use row::{Cost, Figures, Idle, Reached, Report, Requests};
 
-/// What is measured, one line for each controller.
+/// What is measured, one entry for each controller.
 const WORKS: &[Work] = &[
-    minimal::WORK,
-    sample::WORK,
-    bmo_reboot::WORK,
-    capm3_reuse::WORK,
-    clusterpool_inventory::WORK,
-    host_discovery::WORK,
-    remediation::WORK,
+    // The smallest one, which is nothing but the kit: what every other has to pay at least.
+    Work { controller: "minimal", is_example: true, megabytes: 12.0, ..Work::SMALL },
+    // It lists and reads before each write, for the sake of an example: there is no share that it has to reach.
+    Work { controller: "sample", work: Some(|it| Box::pin(sample::work(it))), ..Work::SMALL },
+    // Ironic with its database is slower than the API server, so there is no share of that to reach.
+    Work {
+        controller: "bmo-reboot",
+        crds: &[Group::Metal3],
+        work: Some(|it| Box::pin(bmo_reboot::work(it))),
+        ..Work::SMALL
+    },
+    Work {
+        controller: "capm3-reuse",
+        also: &["--example=selection"],
+        crds: &[Group::Metal3, Group::Capm3],
+        share: 0.8,
+        work: Some(|it| Box::pin(capm3_reuse::work(it))),
+        ..Work::SMALL
+    },
+    Work {
+        controller: "clusterpool-inventory",
+        crds: &[Group::Hive],
+        share: 0.8,
+        work: Some(|it| Box::pin(clusterpool_inventory::work(it))),
+        ..Work::SMALL
+    },
+    // What it takes to read the machines from Ironic is told apart from what it takes to make hosts of them.
+    Work {
+        controller: "host-discovery",
+        crds: &[Group::Metal3],
+        takes_peers: false,
+        environment: host_discovery::ENVIRONMENT,
+        work: Some(|it| Box::pin(host_discovery::work(it))),
+        ..Work::SMALL
+    },
+    // What it reaches is compared with bare requests among its own figures: most of its writes can wait, and do.
+    Work {
+        controller: "remediation",
+        crds: &[Group::Metal3, Group::Capm3],
+        takes_peers: false,
+        work: Some(|it| Box::pin(remediation::work(it))),
+        ..Work::SMALL
+    },
 ];
 
 /// How often a start is measured.
 const STARTS: usize = 5;
 /// How long a controller that has nothing to do is watched.
 const REST: Duration = Duration::from_secs(10);
-/// Rounds of bare writes are counted from here.
-const BARE: usize = 1_000;
-/// So many rounds has one program at most.
-const ROUNDS: usize = 10;
 /// Requests at a time: the controllers' own default.
 const AT_ONCE: usize = 32;
 /// For whatever a program is waited for; only a failure takes so long.
@@ -111,11 +142,8 @@ pub(crate) struct Options {
     nics: u32,
 }
 
-/// Something that a step of the work does, some time.
-type Later<'a, T> = Pin<Box<dyn Future<Output = anyhow::Result<T>> + 'a>>;
-
-/// Measures what only one controller is asked for.
-type Further = for<'a> fn(Trial<'a>) -> Later<'a, ()>;
+/// Puts a program to its work.
+type AtWork = for<'a> fn(Trial<'a>) -> Pin<Box<dyn Future<Output = anyhow::Result<()>> + 'a>>;
 
 /// A program at its work, and where its figures go.
 struct Trial<'a> {
@@ -139,11 +167,10 @@ struct Work {
     takes_peers: bool,
     /// What its program may have, on the disk and idle in memory.
     megabytes: f64,
-    /// Share of what the API server takes that it has to reach.
+    /// Share of what the API server takes that it has to reach, where it makes many objects.
     share: f64,
-    operation: Option<Operation>,
-    /// What nobody else is asked for.
-    further: Option<Further>,
+    /// What it reaches, and what nobody else is asked for.
+    work: Option<AtWork>,
 }
 
 impl Work {
@@ -157,8 +184,7 @@ impl Work {
         takes_peers: true,
         megabytes: 15.0,
         share: 0.0,
-        operation: None,
-        further: None,
+        work: None,
     };
 
     /// What cargo is told to build.
@@ -180,6 +206,8 @@ impl Work {
 #[derive(Clone)]
 struct Program<'a> {
     ground: &'a Ground,
+    /// Of its figures, in the report.
+    row: usize,
     work: &'a Work,
     path: PathBuf,
     /// It is not the project's own.
@@ -193,6 +221,7 @@ impl<'a> Program<'a> {
     /// Makes what it needs to be ready.
     async fn on(
         ground: &'a Ground,
+        row: usize,
         work: &'a Work,
         path: PathBuf,
         is_peer: bool,
@@ -219,7 +248,7 @@ impl<'a> Program<'a> {
             ironic = Some(Rc::new(own));
         }
         let account = account(ground, work, is_peer).await?;
-        Ok(Self { ground, work, path, is_peer, account, environment, ironic })
+        Ok(Self { ground, row, work, path, is_peer, account, environment, ironic })
     }
 
     /// Another instance, with an account of its own and told something more.
@@ -292,23 +321,24 @@ async fn account(ground: &Ground, work: &Work, is_peer: bool) -> anyhow::Result<
 }
 
 /// Something that a controller does many times.
-struct Operation {
+trait Operation {
     /// In a few words.
-    name: &'static str,
-    /// How many times in an installation of so many hosts.
-    count: fn(u32) -> u32,
+    const NAME: &str;
     /// How often, with bare writes between. What is told is the round in the middle. A peer has one.
-    rounds: usize,
-    /// How many such writes a second the server takes when nobody thinks about them, 32 at a time, from a client with the
-    /// program's rights that has no connection yet.
-    bare: for<'a> fn(&'a Ground, kube::Client, Round) -> Later<'a, f64>,
+    const ROUNDS: usize = 1;
+
+    /// How many such writes a second the server takes when nobody thinks about them, 32 at a time and in a namespace of their
+    /// own, from a client with the program's rights that has no connection yet.
+    async fn bare(ground: &Ground, client: kube::Client, count: u32) -> anyhow::Result<f64>;
+
     /// Makes the objects, before the controller is started.
-    prepare: for<'a> fn(&'a Ground, Round) -> Later<'a, ()>,
+    async fn prepare(ground: &Ground, round: Round) -> anyhow::Result<()>;
+
     /// Returns when all of this round is done.
-    done: for<'a> fn(&'a Ground, Round) -> Later<'a, ()>,
+    async fn done(ground: &Ground, round: Round) -> anyhow::Result<()>;
 }
 
-/// Once at an operation, by a program or bare. What was made in the rounds before it is still there, and done.
+/// Once at an operation. What was made in the rounds before it is still there, and done.
 #[derive(Clone, Copy)]
 struct Round {
     number: usize,
@@ -381,13 +411,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         None if options.together => PODS.contains(&it.controller),
         None => it.controller.contains(only),
     };
-    let mut works: Vec<&Work> = WORKS.iter().filter(is_wanted).collect();
+    let works: Vec<&Work> = WORKS.iter().filter(is_wanted).collect();
     let is_named = works.iter().any(|it| it.controller.contains(only));
     ensure!(is_named, "no controller's name contains {only:?}");
-    if options.together {
-        // They make the machines and clusters that all are then measured with.
-        works.sort_by_key(|it| it.operation.is_none());
-    }
     let peers = options.peers.iter().map(|text| peer(text, &works));
     let peers = peers.collect::<anyhow::Result<Vec<_>>>()?;
     let folder = releases(&works, options.programs.as_deref())?;
@@ -396,7 +422,13 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         return runtime.block_on(split::run(&works, &folder, options, parts));
     }
     let mut report = Report::new(options.hosts, row::files(options.json.as_deref())?);
-    let measured = runtime.block_on(measure(&works, &folder, &peers, options, &mut report));
+    let measured = runtime.block_on(async {
+        if options.together {
+            together::measure(&works, &folder, options, &mut report).await
+        } else {
+            alone(&works, &folder, &peers, options, &mut report).await
+        }
+    });
     for (_, table) in table::of(&report) {
         table.print();
     }
@@ -441,49 +473,27 @@ fn peer<'a>(text: &str, works: &[&'a Work]) -> anyhow::Result<(&'a Work, PathBuf
     Ok((work, path))
 }
 
-async fn measure(
+/// Each with a server of its own: what another has made would be its work too.
+async fn alone(
     works: &[&Work],
     folder: &Path,
     peers: &[(&Work, PathBuf)],
     options: &Options,
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    let together = options.together;
-    let ground = Ground { together, ..Ground::new("load", options.hosts).await? };
-    let mut programs = Vec::new();
-    // While the server is empty: what others have left there would be in a cache.
-    for work in works {
-        let row = report.begin(work, None);
-        let measured = async {
-            let program = Program::on(&ground, work, work.program(folder), false).await?;
-            at_rest(&program, report, row).await?;
-            anyhow::Ok(program)
-        };
-        let measured = measured.await;
-        let name = report.rows[row].name();
-        programs.extend(report.unless_failed(&name, measured).map(|program| (row, program)));
-    }
-    let bare = api_server::measure(&ground, report).await;
+    let bare =
+        async { api_server::measure(&Ground::new("load", options.hosts).await?, report).await };
+    let bare = bare.await;
     report.unless_failed("the API server by itself", bare);
-    if together {
-        together::measure(&ground, &programs, &options.controller, report).await;
-    }
-    let alone: Vec<usize> = programs.iter().filter(|_| !together).map(|it| it.0).collect();
-    // With them the Ironics of those that have one.
-    drop(programs);
-    drop(ground);
-    let own = alone.into_iter().map(|row| (row, works[row], works[row].program(folder)));
-    let peers = peers.iter().map(|it| (report.begin(it.0, Some(&it.1)), it.0, it.1.clone()));
-    // Each with a server of its own: what another has made would be its work too.
-    for (row, work, path) in own.chain(peers).collect::<Vec<_>>() {
-        let is_peer = report.rows[row].peer.is_some();
+    let own = works.iter().map(|it| (*it, it.program(folder), false));
+    let peers = peers.iter().map(|it| (it.0, it.1.clone(), true));
+    for (work, path, is_peer) in own.chain(peers) {
+        let row = report.begin(work.controller, is_peer.then_some(path.as_path()));
         let measured = async {
             let ground = Ground::new("work", options.hosts).await?;
-            let program = Program::on(&ground, work, path, is_peer).await?;
-            if is_peer {
-                at_rest(&program, report, row).await?;
-            }
-            at_work(&program, report, row).await
+            let program = Program::on(&ground, row, work, path, is_peer).await?;
+            at_rest(&program, report).await?;
+            at_work(&program, report).await
         };
         let measured = measured.await;
         let name = report.rows[row].name();
@@ -493,27 +503,19 @@ async fn measure(
 }
 
 /// What it costs when nothing is there.
-async fn at_rest(program: &Program<'_>, report: &mut Report, row: usize) -> anyhow::Result<()> {
-    let name = report.rows[row].name();
+async fn at_rest(program: &Program<'_>, report: &mut Report) -> anyhow::Result<()> {
+    let name = report.rows[program.row].name();
     let what = format!("{name}: starts, memory, {} s at rest", REST.as_secs());
-    report.rows[row].idle = Some(step_async(&what, idle(program)).await?);
+    report.rows[program.row].idle = Some(step_async(&what, idle(program)).await?);
     report.save()
 }
 
 /// What it reaches, and what only it is asked for.
-async fn at_work(program: &Program<'_>, report: &mut Report, row: usize) -> anyhow::Result<()> {
-    let name = report.rows[row].name();
-    let ground = program.ground;
-    let mut trial = Trial { ground, program, figures: Figures { report, row } };
-    if let Some(operation) = &program.work.operation {
-        let round = Round { number: row, count: (operation.count)(ground.hosts) };
-        let what = format!("{name}: {} {}", round.count, operation.name);
-        step_async(&what, busy(&mut trial, operation, round)).await?;
-    }
-    if let Some(further) = program.work.further {
-        step_async(&format!("{name}: its own figures"), further(trial)).await?;
-    }
-    Ok(())
+async fn at_work(program: &Program<'_>, report: &mut Report) -> anyhow::Result<()> {
+    let Some(work) = program.work.work else { return Ok(()) };
+    let what = format!("{}: its work", report.rows[program.row].name());
+    let figures = Figures { row: program.row, report };
+    step_async(&what, work(Trial { ground: program.ground, program, figures })).await
 }
 
 async fn idle(program: &Program<'_>) -> anyhow::Result<Idle> {
@@ -539,53 +541,51 @@ async fn idle(program: &Program<'_>) -> anyhow::Result<Idle> {
     Ok(idle)
 }
 
-/// The machine is shared with others and has better and worse minutes: each round is compared with the bare writes
-/// right before and right after it.
-async fn busy(trial: &mut Trial<'_>, operation: &Operation, round: Round) -> anyhow::Result<()> {
-    let Trial { ground, program, figures } = trial;
-    // Beside the others an installation has as many machines as one round makes.
-    let rounds = if program.is_peer || ground.together { 1 } else { operation.rounds };
-    let numbered = |number| Round { number: ROUNDS * round.number + number, ..round };
-    let bare = async |number| {
-        let round = numbered(BARE + number);
-        (operation.bare)(ground, program.client().await?, round).await
-    };
-    let mut before = bare(0).await?;
-    let mut all = Vec::new();
-    for number in 0..rounds {
-        let mut reached = once(program, operation, numbered(number)).await?;
-        let after = bare(number + 1).await?;
-        reached.bare_writes_per_second = f64::midpoint(before, after);
-        reached.share = reached.per_second * reached.writes_each / reached.bare_writes_per_second;
-        before = after;
-        all.push(reached);
-        figures.reached(&all)?;
+impl Trial<'_> {
+    /// Measures an operation. The machine is shared with others and has better and worse minutes: each round is compared with
+    /// the bare writes right before and right after it.
+    async fn operate<O: Operation>(&mut self, count: u32) -> anyhow::Result<()> {
+        let Self { ground, program, figures } = self;
+        // Beside the others an installation has as many machines as one round makes.
+        let rounds = if program.is_peer || ground.together { 1 } else { O::ROUNDS };
+        let bare = async || O::bare(ground, program.client().await?, count).await;
+        step_async(&format!("{count} {}", O::NAME), async {
+            let mut before = bare().await?;
+            let mut all = Vec::new();
+            for number in 0..rounds {
+                let mut reached = once::<O>(program, Round { number, count }).await?;
+                let after = bare().await?;
+                let bare = f64::midpoint(before, after);
+                reached.share = reached.per_second * reached.writes_each / bare;
+                reached.bare_writes_per_second = bare;
+                before = after;
+                all.push(reached);
+                figures.reached(&all)?;
+            }
+            Ok(())
+        })
+        .await
     }
-    Ok(())
 }
 
 /// One round, not compared with anything yet.
-async fn once(
-    program: &Program<'_>,
-    operation: &Operation,
-    round: Round,
-) -> anyhow::Result<Reached> {
+async fn once<O: Operation>(program: &Program<'_>, round: Round) -> anyhow::Result<Reached> {
     let ground = program.ground;
-    (operation.prepare)(ground, round).await?;
+    O::prepare(ground, round).await?;
     let mark = ground.audit.mark().await?;
     let running = program.start().await?;
-    (operation.done)(ground, round).await?;
+    O::done(ground, round).await?;
     // Until it has read everything it writes nothing; how long that takes is told apart.
     let seconds = running.ready_at.elapsed().as_secs_f64();
     let counts = ground.audit.since(mark).await?;
-    let each = |requests: u64| requests as f64 / f64::from(round.count);
+    let count = f64::from(round.count);
     let reached = Reached {
-        name: operation.name.to_owned(),
+        name: O::NAME.to_owned(),
         count: round.count,
         ready_ms: running.ready_ms,
-        per_second: f64::from(round.count) / seconds,
-        writes_each: each(program.writes(&counts)),
-        requests_each: each(counts.requests(&program.account.user)),
+        per_second: count / seconds,
+        writes_each: program.writes(&counts) as f64 / count,
+        requests_each: counts.requests(&program.account.user) as f64 / count,
         bare_writes_per_second: 0.0,
         share: 0.0,
         shares: Vec::new(),
@@ -599,9 +599,13 @@ async fn once(
 mod tests {
     use super::*;
 
+    pub(super) fn work(controller: &str) -> &'static Work {
+        WORKS.iter().find(|it| it.controller == controller).unwrap()
+    }
+
     #[test]
     fn a_peer_is_a_controller_and_a_program_that_is_there() {
-        let works = [&sample::WORK, &host_discovery::WORK];
+        let works = [work("sample"), work("host-discovery")];
         let (work, path) = peer("sample=/bin/sh", &works).unwrap();
         assert_eq!((work.controller, path.as_path()), ("sample", Path::new("/bin/sh")));
         for wrong in ["sample", "other=/bin/sh", "host-discovery=/bin/sh", "sample=/bin/none"] {

@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use api_types::names::metal3::HOST;
 use bench::cluster_api::objects::{CLUSTER, MACHINE, METAL3_MACHINE, metal3_machine};
-use bench::crds::Group;
 use bench::objects::{
     REMEDIATION, annotate, make_machine, make_request, merge, merge_status, secret,
 };
@@ -19,16 +18,7 @@ use super::fleet::fleet;
 use super::machines::{self, CLUSTER_NAME};
 use super::row::CACHED_MEGABYTES;
 use super::watch::Objects;
-use super::{AT_ONCE, Ground, Program, Trial, Work, each, watch};
-
-/// What it reaches is compared with bare requests among its own figures: most of its writes can wait, and do.
-pub(super) const WORK: Work = Work {
-    controller: "remediation",
-    crds: &[Group::Metal3, Group::Capm3],
-    takes_peers: false,
-    further: Some(|trial| Box::pin(further(trial))),
-    ..Work::SMALL
-};
+use super::{AT_ONCE, Ground, Program, Trial, each, watch};
 
 /// Requests made one after the other.
 const ONE_BY_ONE: u32 = 100;
@@ -42,7 +32,7 @@ const HEALED: u32 = 20;
 /// As whom the workload cluster is asked.
 const IN_WORKLOAD: &str = "in-workload";
 
-async fn further(mut trial: Trial<'_>) -> anyhow::Result<()> {
+pub(super) async fn work(mut trial: Trial<'_>) -> anyhow::Result<()> {
     // The others find a large installation then, and are not counted in its memory.
     large(&mut trial).await?;
     one_by_one(&mut trial).await?;
@@ -136,8 +126,7 @@ async fn one_by_one(trial: &mut Trial<'_>) -> anyhow::Result<()> {
         took.push(made.elapsed());
     }
     running.stop().await?;
-    took.sort_unstable();
-    figures.percentiles("ms from a request to the key on its host", &took, Some(50.0))
+    figures.percentiles("ms from a request to the key on its host", took, Some(50.0)).map(drop)
 }
 
 /// All at once: the requests are there and their cluster is paused, until it is not. That takes a second, in which a server

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use bench::load::{self, Rate};
@@ -52,9 +53,9 @@ impl Report {
     }
 
     /// Begins the row of a program. Gives its number.
-    pub(super) fn begin(&mut self, work: &Work, peer: Option<&Path>) -> usize {
+    pub(super) fn begin(&mut self, name: &str, peer: Option<&Path>) -> usize {
         self.rows.push(Row {
-            controller: work.controller.to_owned(),
+            controller: name.to_owned(),
             peer: peer.map(Path::to_owned),
             ..Row::default()
         });
@@ -121,18 +122,18 @@ impl Figures<'_> {
         self.push(Figure { what: what.into(), value, at_most: Some(at_most) })
     }
 
-    /// Milliseconds that half of the times stayed within, and 99 of 100, which is the one with a limit. The times are sorted.
+    /// Milliseconds that half of the times stayed within, and 99 of 100, which is the one with a limit, and is given back.
     pub(super) fn percentiles(
         &mut self,
         what: &str,
-        took: &[std::time::Duration],
+        mut took: Vec<Duration>,
         at_most: Option<f64>,
-    ) -> anyhow::Result<()> {
-        for (percent, at_most) in [(50, None), (99, at_most)] {
-            let value = load::millis(load::quantile(took, percent));
-            self.push(Figure { what: format!("{what}, p{percent}"), value, at_most })?;
-        }
-        Ok(())
+    ) -> anyhow::Result<f64> {
+        took.sort_unstable();
+        let [half, most] = [50, 99].map(|percent| load::millis(load::quantile(&took, percent)));
+        self.push(Figure { what: format!("{what}, p50"), value: half, at_most: None })?;
+        self.push(Figure { what: format!("{what}, p99"), value: most, at_most })?;
+        Ok(most)
     }
 
     /// The rounds of an operation so far: the one in the middle is told. With each round there is more to remember, so the
@@ -304,7 +305,7 @@ mod tests {
     use anyhow::anyhow;
     use bench::cache::RunDir;
 
-    use super::super::{capm3_reuse, minimal};
+    use super::super::tests::work;
     use super::*;
 
     fn rest(ready_ms: f64, resident_megabytes: f64, writes_at_rest: u64) -> Cost {
@@ -319,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_controller_that_writes_at_rest_or_takes_too_much_memory_is_named_and_a_peer_is_not() {
-        let works = [&minimal::WORK];
+        let works = [work("minimal")];
         assert_eq!(exceeded(&works, &[row(1.0, 0)]), Vec::<String>::new());
         let lines = exceeded(&works, &[row(50.0, 2)]);
         assert_eq!(lines.len(), 2, "{lines:?}");
@@ -334,7 +335,7 @@ mod tests {
             together: Some(rest(60_000.0, resident_megabytes, writes_at_rest)),
             ..row(1.0, 0)
         };
-        let works = [&minimal::WORK];
+        let works = [work("minimal")];
         assert_eq!(exceeded(&works, &[together(64.0, 0)]), Vec::<String>::new());
         assert_eq!(
             exceeded(&works, &[together(70.0, 1)]),
@@ -363,7 +364,7 @@ mod tests {
             }),
             ..Row::default()
         };
-        let works = [&capm3_reuse::WORK];
+        let works = [work("capm3-reuse")];
         assert_eq!(exceeded(&works, &[row(0.9)]), Vec::<String>::new());
         assert_eq!(
             exceeded(&works, &[row(0.5)]),
@@ -381,7 +382,7 @@ mod tests {
         let written = || -> serde_json::Value {
             serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap()
         };
-        let first = report.begin(&minimal::WORK, None);
+        let first = report.begin("minimal", None);
         Figures { report: &mut report, row: first }.limited("ms", 2.0, 1.0).unwrap();
         assert_eq!(written()["controllers"][0]["figures"][0]["value"], 2.0);
         assert_eq!(report.unless_failed::<()>("minimal", Err(anyhow!("it ended"))), None);
@@ -389,6 +390,6 @@ mod tests {
         report.save().unwrap();
         assert_eq!(written()["failed"][0], "minimal: not measured: it ended");
         let wrong = ["minimal: not measured: it ended", "minimal: ms 2.0, at most 1.0"];
-        assert_eq!(report.wrong(&[&minimal::WORK]), wrong);
+        assert_eq!(report.wrong(&[work("minimal")]), wrong);
     }
 }

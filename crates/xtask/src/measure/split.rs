@@ -82,7 +82,7 @@ pub(super) async fn run(
     let ground = Ground::on(plane, hosts).await;
     let mut programs = Vec::new();
     for work in works {
-        programs.push(Program::on(&ground, work, work.program(folder), false).await?);
+        programs.push(Program::on(&ground, 0, work, work.program(folder), false).await?);
     }
     let bytes_each = fleet::status(0, nics).to_string().len();
     let mut split = Split { hosts, bytes_each, parts, ..Split::default() };
