@@ -131,6 +131,7 @@ pub(crate) struct Options {
     /// Measures instead what an installation needs whose hosts are split over so many instances: start and memory of
     /// the controllers that read hosts, and what API server and Ironic need.
     #[arg(long, value_name = "PARTS", conflicts_with_all = ["peers", "together"])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     split: Option<u32>,
     /// Measures nothing: shows the figures of two earlier runs side by side, and marks those that are worse in the second by
     /// more than a tenth.
@@ -417,16 +418,14 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let peers = options.peers.iter().map(|text| peer(text, &works));
     let peers = peers.collect::<anyhow::Result<Vec<_>>>()?;
     let folder = releases(&works, options.programs.as_deref())?;
-    let runtime = tokio::runtime::Runtime::new()?;
-    if let Some(parts) = options.split {
-        return runtime.block_on(split::run(&works, &folder, options, parts));
-    }
     let mut report = Report::new(options.hosts, row::files(options.json.as_deref())?);
-    let measured = runtime.block_on(async {
-        if options.together {
-            together::measure(&works, &folder, options, &mut report).await
-        } else {
-            alone(&works, &folder, &peers, options, &mut report).await
+    let measured = tokio::runtime::Runtime::new()?.block_on(async {
+        match options.split {
+            Some(parts) => split::measure(&works, &folder, options, parts, &mut report).await,
+            None if options.together => {
+                together::measure(&works, &folder, options, &mut report).await
+            }
+            None => alone(&works, &folder, &peers, options, &mut report).await,
         }
     });
     for (_, table) in table::of(&report) {

@@ -49,7 +49,12 @@ impl Report {
     }
 
     pub(super) fn save(&self) -> anyhow::Result<()> {
-        save(&self.files, self)
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        for file in &self.files {
+            std::fs::write(file, &text)
+                .with_context(|| format!("cannot write {}", file.display()))?;
+        }
+        Ok(())
     }
 
     /// Begins the row of a program. Gives its number.
@@ -89,15 +94,6 @@ pub(super) fn files(json: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
     let file = folder.join(name);
     eprintln!("figures go to {}", file.display());
     Ok(json.map(Path::to_owned).into_iter().chain([file]).collect())
-}
-
-/// Writes figures to files.
-pub(super) fn save(files: &[PathBuf], figures: &impl Serialize) -> anyhow::Result<()> {
-    let text = serde_json::to_string_pretty(figures)? + "\n";
-    for file in files {
-        std::fs::write(file, &text).with_context(|| format!("cannot write {}", file.display()))?;
-    }
-    Ok(())
 }
 
 /// The figures of one program, each written as soon as it is there.
