@@ -5,7 +5,7 @@ mod servers;
 
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use api_types::names::ferrite::{POWER, POWER_MANAGED};
 use api_types::names::metal3::REBOOT;
 use bench::bmo;
@@ -44,7 +44,9 @@ pub(super) async fn work(mut trial: Trial<'_>) -> anyhow::Result<()> {
 
     let (mark, since) = (ground.audit.mark().await?, Instant::now());
     let running = program.start().await?;
-    let accepted = accepted(&own.proxy, since, crowd.nodes.len()).await?;
+    let last = accepted(&own.proxy, since, &crowd.nodes).await?;
+    let first = own.proxy.first(|it| it.at >= since && it.target().is_some());
+    let accepted = last - first.context("Ironic was not called")?.at;
     crowd.rebooted(crowd.nodes.len()).await?;
     drop(apart);
     let writes = program.changes(&ground.audit.since(mark).await?);
@@ -72,24 +74,17 @@ pub(super) async fn work(mut trial: Trial<'_>) -> anyhow::Result<()> {
     running.stop().await
 }
 
-/// From the first power call since then, all of which are for these, to Ironic's acceptance of the last one.
-async fn accepted(proxy: &Proxy, since: Instant, wanted: usize) -> anyhow::Result<Duration> {
-    let is_off = |it: &Recorded| it.at >= since && it.target().as_deref() == Some("power off");
-    let end = |it: &Recorded| Some(it.at + it.took.filter(|_| is_accepted(it))?);
-    until("Ironic accepts the last request", PATIENCE, async || {
-        if proxy.count(|it| is_off(it) && end(it).is_some()) < wanted {
-            return Ok(None);
-        }
-        let offs: Vec<Recorded> = proxy.requests().into_iter().filter(is_off).collect();
-        let first = offs.iter().map(|it| it.at).min();
-        let last = offs.iter().filter_map(end).max();
-        Ok(last.zip(first).map(|(last, first)| last - first))
-    })
-    .await
-}
-
 fn is_accepted(request: &Recorded) -> bool {
     request.upstream.is_some_and(|it| it.is_success())
+}
+
+/// When Ironic had accepted a power call since then for the last of these nodes.
+async fn accepted(proxy: &Proxy, since: Instant, nodes: &[String]) -> anyhow::Result<Instant> {
+    let mut last = since;
+    for node in nodes {
+        last = last.max(answered(proxy, since, node, is_accepted).await?);
+    }
+    Ok(last)
 }
 
 /// The moment of the answer to the first power call for a node since then that is so.

@@ -6,7 +6,7 @@ use bench::ironic::Ironic;
 use bench::objects::until;
 use bench::proxy::{Fault, Proxy};
 
-use super::{Hosts, answered, host, is_accepted, runs};
+use super::{Hosts, accepted, host, runs};
 use crate::measure::{Ground, PATIENCE, each};
 
 const HALF: usize = 200;
@@ -47,12 +47,9 @@ async fn slowest(hosts: &Hosts<'_>, proxy: &Proxy) -> anyhow::Result<Duration> {
 /// them: it refuses what comes in the moment after a change.
 async fn round(hosts: &Hosts<'_>, proxy: &Proxy) -> anyhow::Result<Duration> {
     let began = Instant::now();
-    let mut last = began;
     each(0..HEALTHY, async |number| hosts.ask(number).await).await?;
     let healthy = &hosts.nodes[..HEALTHY];
-    for node in healthy {
-        last = last.max(answered(proxy, began, node, is_accepted).await?);
-    }
+    let last = accepted(proxy, began, healthy).await?;
     for (number, node) in healthy.iter().enumerate() {
         let name = host(number);
         until(&format!("{name} comes back"), PATIENCE, async || {

@@ -8,16 +8,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, ensure};
 use api_types::names::ferrite::{POWER, POWER_MANAGED};
 use api_types::names::metal3::REBOOT;
-use bench::bmc::{Machine, Rack, Seen};
+use bench::bmc::{Machine, Rack};
 use bench::ironic::Ironic;
 use bench::objects::{annotate, merge, until};
 use bench::{bmo, load};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
+use kube::runtime::watcher;
 use serde_json::{Value, json};
 
-use super::super::{AT_ONCE, PATIENCE, Program, Trial, each, fleet};
+use super::super::{AT_ONCE, PATIENCE, Program, Trial, each, fleet, watch};
 use super::{HARD, runs};
 
 /// Servers that are rebooted one after the other, and then all at once.
@@ -70,8 +71,7 @@ pub(super) async fn rebooted(trial: &mut Trial<'_>) -> anyhow::Result<()> {
     figures.add("Kubernetes writes for a server's hard cycle", each(writes))?;
     figures.add("requests to Ironic for a server's hard cycle", each(requests as f64))?;
     figures.add(format!("megabytes resident with {count} servers"), memory)?;
-    let again = servers.switched_off_again().await?;
-    ensure!(again == 0, "{again} servers were switched off more than once");
+    servers.switched_off_once().await?;
     servers.forgotten().await
 }
 
@@ -124,67 +124,54 @@ impl<'a> Servers<'a> {
 
     /// Every host has its node, and says that it runs.
     async fn registered(&self) -> anyhow::Result<()> {
+        let mut hosts = watch::objects(self.api.clone(), watcher::Config::default());
         let says = |host: &DynamicObject| {
             host.data["status"]["provisioning"]["state"] == "externally provisioned"
                 && host.data["status"]["poweredOn"] == true
         };
-        self.all(0..self.rack.machines.len(), says, |_| true).await.map(drop)
+        let count = u32::try_from(self.rack.machines.len())?;
+        watch::seen(&mut hosts, count, "every server is registered", says).await
     }
 
-    /// Asks for these, and waits until they run again.
+    /// Asks for these, and waits until they run again: by what their hosts say, and by what their BMCs tell.
     async fn reboot(&self, numbers: Range<usize>) -> anyhow::Result<Vec<Reboot>> {
         let ask = async |number: usize| {
             annotate(&self.api, &name(number), REBOOT, HARD).await?;
             anyhow::Ok((number, (Instant::now(), SystemTime::now())))
         };
-        let asked: BTreeMap<usize, (Instant, SystemTime)> =
-            stream::iter(numbers.clone()).map(ask).buffer_unordered(AT_ONCE).try_collect().await?;
-        let is_on_again = |seen: &Seen| seen.turned_off() > 0 && seen.state == "On";
-        let all = self.all(numbers, runs, is_on_again).await?;
-        let took = all.into_iter().map(|(number, (through, seen))| {
-            let (began, clock) = asked[&number];
-            let mut offs = seen.history.iter().filter(|it| it.state.as_deref() == Some("Off"));
-            let off = Duration::from_secs_f64(offs.next().context("it was never off")?.at);
-            Ok(Reboot {
-                off: off.saturating_sub(clock.duration_since(UNIX_EPOCH)?),
-                through: through.saturating_duration_since(began),
-            })
-        });
-        took.collect()
-    }
-
-    /// Waits until each of these hosts says so and its BMC agrees; the moment of that, and what the BMC tells.
-    async fn all(
-        &self,
-        numbers: Range<usize>,
-        says: impl Fn(&DynamicObject) -> bool,
-        agrees: impl Fn(&Seen) -> bool,
-    ) -> anyhow::Result<BTreeMap<usize, (Instant, Seen)>> {
-        let mut done = BTreeMap::new();
-        until("every server does what it was asked for", PATIENCE, async || {
+        let mut asked: BTreeMap<usize, (Instant, SystemTime)> =
+            stream::iter(numbers).map(ask).buffer_unordered(AT_ONCE).try_collect().await?;
+        let mut all = Vec::new();
+        until("every server runs again", PATIENCE, async || {
             let hosts = self.api.list(&ListParams::default()).await?.items;
-            for number in numbers.clone() {
-                let host = hosts.iter().find(|it| it.name_any() == name(number));
-                if !done.contains_key(&number) && host.is_some_and(&says) {
-                    let seen = self.rack.machines[number].seen().await?;
-                    if agrees(&seen) {
-                        done.insert(number, (Instant::now(), seen));
-                    }
+            let run: Vec<String> =
+                hosts.iter().filter(|it| runs(it)).map(ResourceExt::name_any).collect();
+            for (number, (began, clock)) in asked.clone() {
+                if !run.contains(&name(number)) {
+                    continue;
+                }
+                let seen = self.rack.machines[number].seen().await?;
+                let off = seen.history.iter().find(|it| it.state.as_deref() == Some("Off"));
+                if let Some(off) = off.filter(|_| seen.state == "On") {
+                    let off = Duration::from_secs_f64(off.at);
+                    let off = off.saturating_sub(clock.duration_since(UNIX_EPOCH)?);
+                    all.push(Reboot { off, through: began.elapsed() });
+                    asked.remove(&number);
                 }
             }
-            Ok((done.len() == numbers.len()).then_some(()))
+            Ok(asked.is_empty().then_some(()))
         })
         .await?;
-        Ok(done)
+        Ok(all)
     }
 
-    /// How many lost their power twice for one request.
-    async fn switched_off_again(&self) -> anyhow::Result<usize> {
-        let mut again = 0;
-        for machine in &self.rack.machines {
-            again += usize::from(machine.seen().await?.turned_off() > 1);
+    /// None has lost its power twice for one request.
+    async fn switched_off_once(&self) -> anyhow::Result<()> {
+        for (number, machine) in self.rack.machines.iter().enumerate() {
+            let times = machine.seen().await?.turned_off();
+            ensure!(times < 2, "{} was switched off {times} times", name(number));
         }
-        Ok(again)
+        Ok(())
     }
 
     /// Nothing of them is left: their BMCs end, and nodes without one are work for Ironic.
