@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use api_types::hive::ClusterPool;
+use api_types::names::hive::{LEASE_FINALIZER, RECONCILE_PAUSE};
 use bench::cluster_api::objects::Kind;
 use bench::controller::Running;
 use bench::hive::{CLOUDS, PULL, materials};
-use bench::objects::{annotate, apply, hive, namespace};
+use bench::objects::{annotate, apply, hive, merge, namespace};
 use clusterpool_inventory::decision::Version;
 use clusterpool_inventory::make;
 use clusterpool_inventory::patch::InstallConfig;
@@ -35,8 +36,6 @@ controlPlane: {name: master, replicas: 3}
 compute: [{name: worker, replicas: 2}]
 platform: {openstack: {cloud: here, externalNetwork: outside}}
 ";
-const PAUSE: &str = api_types::names::hive::RECONCILE_PAUSE;
-const OWNER: &str = api_types::names::ferrite::POOL_OWNER;
 /// Clusters that are deleted one after the other, and passes whose cost is measured.
 const FREED: usize = 100;
 const PASSES: u32 = 100;
@@ -64,25 +63,13 @@ impl Operation for ClustersMade {
         pool["metadata"] =
             json!({ "name": name, "namespace": name, "uid": fleet::node(0), "generation": 1 });
         let pool = serde_json::from_value(pool)?;
-        let unpaused = |it: &DynamicObject| {
-            let is_ours = it.annotations().get(&nobodys(OWNER)).is_some_and(|it| *it == name);
-            is_ours && !it.annotations().contains_key(&nobodys(PAUSE))
-        };
+        let is_made = |it: &DynamicObject| may_install(it, &name);
         let mut seen = changes(&ground.admin);
         let began = Instant::now();
         let writes = each(0..count, async |n: u32| bare_cluster(&client, &pool, n).await);
-        tokio::try_join!(writes, watch::seen(&mut seen, count, "every cluster is made", unpaused))?;
+        tokio::try_join!(writes, watch::seen(&mut seen, count, "every cluster is made", is_made))?;
         let rate = f64::from(9 * count) / began.elapsed().as_secs_f64();
-        // The controller remembers every cluster there is.
-        let gone = async |n: u32| {
-            let name = format!("{name}-{n}");
-            let api = CLUSTER.api(&ground.admin, &name);
-            let bare = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
-            api.patch_metadata(&name, &PatchParams::default(), &bare).await?;
-            api.delete(&name, &DeleteParams::default()).await?;
-            anyhow::Ok(())
-        };
-        each(0..count, gone).await?;
+        each(0..count, async |n: u32| removed(&ground.admin, &name, n).await).await?;
         Ok(rate)
     }
 
@@ -112,7 +99,7 @@ async fn bare_cluster(client: &Client, pool: &ClusterPool, number: u32) -> anyho
     let platform = Platform::of(&pool.spec).context("the pool has a platform")?;
     let entries = ENTRY.api(client, &space);
     let (post, params) = (PostParams::default(), PatchParams::default());
-    let finalizer = json!({ "metadata": { "finalizers": [nobodys("inventory-lease")] } });
+    let finalizer = json!({ "metadata": { "finalizers": [LEASE_FINALIZER] } });
     let kept = entries.patch(&entry_name, &params, &Patch::Merge(finalizer)).await?;
     let lease = json!({
         "metadata": { "resourceVersion": kept.metadata.resource_version },
@@ -126,7 +113,7 @@ async fn bare_cluster(client: &Client, pool: &ClusterPool, number: u32) -> anyho
         },
     });
     entries.patch_status(&entry_name, &params, &Patch::Merge(lease)).await?;
-    let namespace = of_nobody(make::namespace(pool, &name, &fleet::node(number)), &space);
+    let namespace = make::namespace(pool, &name, &fleet::node(number));
     let namespaces: Api<Namespace> = Api::all(client.clone());
     namespaces.create(&post, &serde_json::from_value(namespace)?).await?;
     let secret = |key: &str, text: &str| {
@@ -151,41 +138,32 @@ async fn bare_cluster(client: &Client, pool: &ClusterPool, number: u32) -> anyho
     };
     for (kind, part) in new.parts() {
         let parts: Api<DynamicObject> = Api::namespaced_with(client.clone(), &name, &kind);
-        parts.create(&post, &serde_json::from_value(of_nobody(part, &space))?).await?;
+        parts.create(&post, &serde_json::from_value(part)?).await?;
     }
-    let made = of_nobody(new.object(Some(true), true), &space);
+    let made = new.object(Some(true), true);
     let clusters = CLUSTER.api(client, &name);
     let made = clusters.create(&post, &serde_json::from_value(made)?).await?;
     let unpaused = json!({ "metadata": {
         "resourceVersion": made.metadata.resource_version,
-        "annotations": { nobodys(PAUSE): null },
+        "annotations": { RECONCILE_PAUSE: null },
     } });
     clusters.patch_metadata(&name, &params, &Patch::Merge(unpaused)).await?;
     Ok(())
 }
 
-/// A name that no controller knows, as long as the one that it stands for.
-fn nobodys(name: &str) -> String {
-    format!("ferrite.test/{}", name.rsplit('/').next().unwrap_or(name))
-}
-
-/// The same object, of which nothing says that it is of a pool, or the controller would put it right.
-fn of_nobody(mut object: Value, pool: &str) -> Value {
-    for field in ["labels", "annotations"] {
-        if let Some(all) = object["metadata"][field].as_object_mut() {
-            *all = std::mem::take(all).into_iter().map(|(key, it)| (nobodys(&key), it)).collect();
-        }
+/// Nothing is left that the controller would put right when it starts.
+async fn removed(client: &Client, pool: &str, number: u32) -> anyhow::Result<()> {
+    let (cluster, entry) = (format!("{pool}-{number}"), format!("e{number}"));
+    let unbound = json!({ "metadata": { "finalizers": null, "labels": null } });
+    for (kind, space, name) in
+        [(CLUSTER, cluster.as_str(), &cluster), (ENTRY, &cluster, &entry), (ENTRY, pool, &entry)]
+    {
+        let api = kind.api(client, space);
+        merge(&api, name, &unbound).await?;
+        api.delete(name, &DeleteParams::default()).await?;
     }
-    for finalizer in object["metadata"]["finalizers"].as_array_mut().into_iter().flatten() {
-        *finalizer = json!(nobodys(finalizer.as_str().unwrap_or_default()));
-    }
-    object["metadata"]["annotations"][nobodys(OWNER)] = json!(pool);
-    if let Some(reference) = object["spec"]["clusterPoolRef"].as_object_mut().map(std::mem::take) {
-        object["spec"].as_object_mut().map(|it| it.remove("clusterPoolRef"));
-        let text = Value::Object(reference).to_string();
-        object["metadata"]["annotations"][nobodys("reference")] = json!(text);
-    }
-    object
+    // Only a namespace controller could delete it.
+    merge(&Api::<Namespace>::all(client.clone()), &cluster, &unbound).await
 }
 
 async fn entries(client: &Client, namespace: &str, count: u32) -> anyhow::Result<()> {
@@ -222,7 +200,7 @@ fn is_of(cluster: &DynamicObject, pool: &str) -> bool {
 
 /// Clusters of the pool that Hive may install.
 fn may_install(cluster: &DynamicObject, pool: &str) -> bool {
-    is_of(cluster, pool) && !cluster.annotations().contains_key(PAUSE)
+    is_of(cluster, pool) && !cluster.annotations().contains_key(RECONCILE_PAUSE)
 }
 
 fn changes(client: &Client) -> Objects<DynamicObject> {
