@@ -18,7 +18,8 @@ pub(super) const NICS: u32 = 48;
 /// Makes them, once.
 pub(super) async fn fleet(ground: &Ground) -> anyhow::Result<()> {
     let make = async || {
-        let what = format!("{} hosts with {} KB of hardware each", ground.hosts, details() / 1000);
+        let kilobytes = hardware(0, NICS).to_string().len() / 1000;
+        let what = format!("{} hosts with {kilobytes} KB of hardware each", ground.hosts);
         step_async(&what, async {
             objects::namespace(&ground.admin, NAMESPACE).await?;
             let host = async |n: u32| {
@@ -58,6 +59,7 @@ pub(super) fn status(number: u32, nics: u32) -> Value {
 /// What an inspection finds in a server with so many network interfaces, and three disks for each four of them.
 fn hardware(number: u32, nics: u32) -> Value {
     let disks = nics * 3 / 4;
+    let flags: Vec<String> = (0..120).map(|flag| format!("flag_{flag}")).collect();
     let nics: Vec<Value> = (0..nics)
         .map(|nic| {
             json!({
@@ -81,16 +83,7 @@ fn hardware(number: u32, nics: u32) -> Value {
         "systemVendor": { "manufacturer": "Example", "productName": "Server", "serialNumber": format!("N{number:08}") },
         "firmware": { "bios": { "date": "01/02/2026", "vendor": "Example", "version": "1.2.3" } },
         "hostname": format!("host-{number}"), "ramMebibytes": 786_432,
-        "cpu": { "arch": "x86_64", "model": "Example CPU", "clockMegahertz": 2100, "count": 128, "flags": flags() },
+        "cpu": { "arch": "x86_64", "model": "Example CPU", "clockMegahertz": 2100, "count": 128, "flags": flags },
         "nics": nics, "storage": disks,
     })
-}
-
-fn flags() -> Vec<String> {
-    (0..120).map(|flag| format!("flag_{flag}")).collect()
-}
-
-/// How large the hardware of one host is.
-fn details() -> usize {
-    hardware(0, NICS).to_string().len()
 }

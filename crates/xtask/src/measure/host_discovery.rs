@@ -54,6 +54,7 @@ pub(super) async fn work(trial: Trial<'_>) -> anyhow::Result<()> {
     let (new, nodes) = (ground.hosts / 2, ground.hosts + ground.hosts / 2);
     let node = populate(ground, own, new).await?;
     let site = ground.plane.namespace("discovered").await;
+    let discoveries = Api::namespaced(ground.admin.clone(), &site);
     let by_hand = json!({
         "resourceNameTemplate": { "hardwareDetails": "hostname" },
         "approval": "Manual",
@@ -63,12 +64,14 @@ pub(super) async fn work(trial: Trial<'_>) -> anyhow::Result<()> {
 
     let running = program.start().await?;
     let began = Instant::now();
-    all_pending(ground, &site, new).await?;
+    all_pending(&discoveries, new).await?;
     let read = each(began.elapsed(), new);
     figures.add(format!("machines a second, {new} read from Ironic"), 1.0 / read)?;
     // It is asked once more about each machine, on processors that are not the API server's.
     let apart = Apart::begin(own.ironic.group())?;
-    let made = each(approved(ground, &site, new).await?, new);
+    // From one word of a person to the last host.
+    let word = json!({ "spec": { "approval": "Automatic" } });
+    let made = each(seen(ground, &site, new, merge(&discoveries, RACKS, &word)).await?, new);
     drop(apart);
     figures.add(format!("hosts a second, {new} approved at once"), 1.0 / made)?;
     let memory = running.resident_megabytes()?;
@@ -108,13 +111,8 @@ async fn populate(ground: &Ground, own: &OwnIronic, new: u32) -> anyhow::Result<
     step_async(&format!("{} machines in Ironic", all.len() + 1), own.multiply(&all)).await
 }
 
-fn discoveries(ground: &Ground, site: &str) -> Api<BareMetalHostDiscovery> {
-    Api::namespaced(ground.admin.clone(), site)
-}
-
 /// Every new machine was read and waits.
-async fn all_pending(ground: &Ground, site: &str, new: u32) -> anyhow::Result<()> {
-    let api = discoveries(ground, site);
+async fn all_pending(api: &Api<BareMetalHostDiscovery>, new: u32) -> anyhow::Result<()> {
     until("every machine is read", PATIENCE, async || {
         let counts = api.get(RACKS).await?.status.and_then(|it| it.counts);
         Ok(counts.filter(|it| i64::from(it.pending) == i64::from(new)).map(drop))
@@ -139,13 +137,6 @@ async fn seen(
     let all = watch::seen(&mut seen, new, "every machine becomes a host", |_| true);
     tokio::try_join!(making, all)?;
     Ok(began.elapsed())
-}
-
-/// From one word of a person to the last host.
-async fn approved(ground: &Ground, site: &str, new: u32) -> anyhow::Result<Duration> {
-    let api = discoveries(ground, site);
-    let word = json!({ "spec": { "approval": "Automatic" } });
-    seen(ground, site, new, merge(&api, RACKS, &word)).await
 }
 
 /// Each of their nodes bears its mark.
