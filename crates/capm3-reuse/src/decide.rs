@@ -22,12 +22,13 @@ use api_types::condition::Condition;
 use api_types::names;
 use api_types::names::capi::CONDITION_READY;
 use api_types::names::capm3::CONDITION_ASSOCIATED;
-use controller_kit::api_error::is_unasked;
 use controller_kit::engine::{Event, Next, Reason as _, Rule};
 use controller_kit::rule_book;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::model::{Decision, KeptSeen, LeftSeen, MachineSeen, Observed, ScaledSeen, Write};
+use crate::model::{
+    Decision, KeptSeen, LeftSeen, MachineSeen, Observed, ScaledSeen, ToldRefusal, Write,
+};
 use crate::reason::Reason;
 use crate::seen::Parent;
 use crate::settings::Policy;
@@ -265,18 +266,16 @@ fn told(case: &Case<'_>, reason: Reason, text: &str) -> Decision {
 
 /// What a machine says when the API server refused a write of it. That is said once for each spec: the text may be another
 /// each time, and the report wakes the machine.
-pub fn refused(seen: &MachineSeen, why: &str, now: Timestamp) -> Option<Write> {
+pub fn refused(
+    seen: &MachineSeen,
+    refusal: ToldRefusal,
+    why: &str,
+    now: Timestamp,
+) -> Option<Write> {
     let machine = &seen.machine;
     let said = status::reported(machine, CONDITION_READY);
-    // A webhook that was away and is back may have something to say for itself.
-    let is_back = |before: &str| is_unasked(before) && !is_unasked(why);
-    let is_told = said.is_some_and(|it| {
-        it.reason.as_deref() == Some(Reason::Refused.as_str())
-            // The older list of conditions does not say for which spec.
-            && it.observed_generation.or(seen.told) == machine.metadata.generation
-            && !is_back(it.message.as_deref().unwrap_or_default())
-    });
-    if is_told {
+    let says_so = said.is_some_and(|it| it.reason.as_deref() == Some(Reason::Refused.as_str()));
+    if says_so && seen.told >= Some(refusal) {
         return None;
     }
     let leaves = machine.metadata.deletion_timestamp.is_some();

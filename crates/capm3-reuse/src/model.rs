@@ -182,6 +182,16 @@ pub struct Claimed {
     pub is_news: bool,
 }
 
+/// A refusal that a machine tells. In this order a later one is told as well: what was corrected may be refused for something
+/// else, and a webhook that was away and is back may have something to say for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ToldRefusal {
+    /// The generation of the machine.
+    pub generation: Option<i64>,
+    /// Whether somebody had something against the write, and not only could not be asked.
+    pub is_final: bool,
+}
+
 /// What this process remembers of a machine or a host between two passes. All of it can be forgotten: it saves work, or is
 /// waited for or told once more.
 #[derive(Debug, Default, PartialEq)]
@@ -192,8 +202,8 @@ pub struct Memory {
     pub echoes: Echoes<Key>,
     /// The host that was refused to the machine last, and since when. A webhook may have something against that one only.
     refused: Option<(String, Instant)>,
-    /// The generation of the machine for which a refusal was told last, where conditions do not say it.
-    pub told: Option<i64>,
+    /// What was told last that the API server refused to the machine.
+    pub told: Option<ToldRefusal>,
     /// The claim of its host that is not reported yet.
     pub claimed: Option<Claimed>,
     /// Since when the owner of a kept host needs no host more than it has, or since when replicas are to be of this number. No
@@ -374,8 +384,8 @@ pub struct MachineSeen {
     pub choice: Choice,
     /// A host whose claim the API server refused to it for so long that another is better.
     pub refused: Option<String>,
-    /// The generation of it for which this process told last what the API server refused to it.
-    pub told: Option<i64>,
+    /// What this process told last that the API server refused to it.
+    pub told: Option<ToldRefusal>,
     /// The claim of its host, if that could not be reported yet.
     pub claimed: Option<Claimed>,
     /// What its installation needs and what is not there: the field that names it, and the name. Not looked for where nothing
@@ -579,12 +589,13 @@ mod tests {
     fn what_is_remembered_of_a_machine_ends_with_it_and_what_was_refused_when_it_has_a_host() {
         let mut memory = Memory::default();
         memory.about("one");
-        memory.told = Some(2);
+        let refusal = Some(ToldRefusal { generation: Some(2), is_final: true });
+        memory.told = refusal;
         memory.about("one");
-        assert_eq!(memory.told, Some(2));
+        assert_eq!(memory.told, refusal);
         memory.has_host();
         assert_eq!(memory.told, None);
-        memory.told = Some(3);
+        memory.told = refusal;
         memory.about("another");
         assert_eq!(memory.told, None);
     }

@@ -8,6 +8,7 @@ use api_types::names::ferrite::{GIVES_UP_HOST, HOST_UID, INTENDS_HOST, RESERVED_
 use api_types::names::metal3::HOST;
 use api_types::reference::ObjectRef;
 use controller_kit::api_error::unless_gone;
+use controller_kit::backoff::Class as Retry;
 use controller_kit::engine::{
     Error, Event, Next, ObjectKey, Outcome, Reason as _, asked, sent, written,
 };
@@ -22,7 +23,7 @@ use crate::context::Context;
 use crate::decide::{decide, refused};
 use crate::index::Wants;
 use crate::machine::created;
-use crate::model::{Claimed, Key, MachineSeen, Memory, Observed, Seen, Write};
+use crate::model::{Claimed, Key, MachineSeen, Memory, Observed, Seen, ToldRefusal, Write};
 use crate::observe::wish;
 use crate::reason::Reason;
 use crate::reservation::{self, Owner};
@@ -153,11 +154,13 @@ impl<'a> Pass<'a> {
     async fn tell_refusal(&mut self, error: &Error) {
         let Ok(seen) = self.machine_seen() else { return };
         let now = Timestamp::now();
+        let generation = seen.machine.metadata.generation;
+        let refusal = ToldRefusal { generation, is_final: error.retry() == Retry::Invalid };
         let decision = decide(&self.seen.observed, &self.context.policy, now);
         let report = if decision.reason == Reason::HostLost {
             decision.writes.into_iter().find(|it| matches!(it, Write::Report(_)))
         } else {
-            refused(seen, &shorten(&error.to_string(), MESSAGE), now)
+            refused(seen, refusal, &shorten(&error.to_string(), MESSAGE), now)
         };
         let is_told = match report {
             // What it was refused first is what is told and tried again.
@@ -165,7 +168,7 @@ impl<'a> Pass<'a> {
             None => true,
         };
         if is_told {
-            self.memory.told = seen.machine.metadata.generation.or(self.memory.told);
+            self.memory.told = self.memory.told.max(Some(refusal));
         }
     }
 

@@ -50,7 +50,7 @@ fn is_of_admission(message: &str) -> bool {
 }
 
 /// Whether a write was refused only because a webhook could not be asked.
-pub fn is_unasked(message: &str) -> bool {
+fn is_unasked(message: &str) -> bool {
     message.contains(UNASKED)
 }
 

@@ -273,11 +273,23 @@ fn who_finds_no_host_says_which_labels_it_wants_and_which_label_is_in_its_way() 
     assert!(message.contains(names::capm3::NODE_REUSE), "{message}");
 }
 
+fn refusal(seen: &MachineSeen, is_final: bool) -> ToldRefusal {
+    ToldRefusal { generation: seen.machine.metadata.generation, is_final }
+}
+
+/// The first that a process sees of it.
+fn first_refused(seen: &MachineSeen, why: &str) -> Option<Write> {
+    refused(seen, refusal(seen, true), why, now())
+}
+
 #[test]
 fn what_the_api_server_refuses_is_told_once_for_each_spec() {
     let mut seen = seen();
     seen.machine.metadata.generation = Some(1);
-    let Some(Write::Report(status)) = refused(&seen, "denied the request", now()) else { panic!() };
+    let first = refusal(&seen, true);
+    let Some(Write::Report(status)) = refused(&seen, first, "denied the request", now()) else {
+        panic!()
+    };
     seen.machine.status = Some(serde_json::from_value(status).unwrap());
     for kind in ["Ready", CONDITION_ASSOCIATED] {
         let said = status::reported(&seen.machine, kind).unwrap();
@@ -285,26 +297,30 @@ fn what_the_api_server_refuses_is_told_once_for_each_spec() {
         assert_eq!(said.message.as_deref(), Some("denied the request"));
     }
     // The same in other words would wake the machine again and again.
-    assert_eq!(refused(&seen, "denied at 12:01", now()), None);
+    seen.told = Some(first);
+    assert_eq!(refused(&seen, first, "denied at 12:01", now()), None);
     seen.machine.metadata.generation = Some(2);
-    assert!(refused(&seen, "denied for another reason", now()).is_some());
+    let corrected = refusal(&seen, false);
+    assert!(refused(&seen, corrected, "denied for another reason", now()).is_some());
     // What a webhook has against it is told after it was away, and not the other way round.
     seen.machine.metadata.generation = Some(3);
-    for (why, is_told) in [
-        ("failed calling webhook \"a.b\": refused (500)", true),
-        ("failed calling webhook \"a.b\": no answer in time (500)", false),
-        ("admission webhook \"a.b\" denied the request (403)", true),
-        ("failed calling webhook \"a.b\": refused (500)", false),
+    for (why, is_final, is_told) in [
+        ("failed calling webhook \"a.b\": refused (500)", false, true),
+        ("failed calling webhook \"a.b\": no answer in time (500)", false, false),
+        ("admission webhook \"a.b\" denied the request (403)", true, true),
+        ("failed calling webhook \"a.b\": refused (500)", false, false),
     ] {
-        let step = refused(&seen, why, now());
+        let now_refused = refusal(&seen, is_final);
+        let step = refused(&seen, now_refused, why, now());
         assert_eq!(step.is_some(), is_told, "{why}");
+        seen.told = seen.told.max(Some(now_refused));
         let Some(Write::Report(status)) = step else { continue };
         seen.machine.status = Some(serde_json::from_value(status).unwrap());
     }
     // Whether it was seen to have its host stays as it is where it goes.
     let kept = with(&host("h", "deprovisioning"), &kept_for(&owner()));
     let leaves = leaving(having(&kept));
-    let Some(Write::Report(status)) = refused(&leaves, "no", now()) else { panic!() };
+    let Some(Write::Report(status)) = first_refused(&leaves, "no") else { panic!() };
     assert_eq!(told_by(&status, CONDITION_ASSOCIATED).0, "True");
 }
 
@@ -328,7 +344,7 @@ fn a_machine_that_is_up_stays_ready_when_a_write_of_it_is_refused_and_one_that_i
             .unwrap(),
         );
         let seen = if leaves { leaving(seen) } else { seen };
-        let Some(Write::Report(status)) = refused(&seen, "denied", now()) else { panic!() };
+        let Some(Write::Report(status)) = first_refused(&seen, "denied") else { panic!() };
         let said = (wanted.to_owned(), "denied".to_owned());
         assert_eq!(told_by(&status, "Ready"), said, "{is_up} {was_ready} {leaves}");
     }
@@ -420,7 +436,7 @@ fn a_machine_whose_claim_is_refused_has_no_host_and_one_that_was_up_needs_no_oth
     let mut seen = having(&host("h", "available"));
     assert!(is_housed(&seen.machine));
     seen.host = HostSeen::None;
-    let Some(Write::Report(status)) = refused(&seen, "denied", now()) else { panic!() };
+    let Some(Write::Report(status)) = first_refused(&seen, "denied") else { panic!() };
     seen.machine.status = Some(serde_json::from_value(status).unwrap());
     assert!(!is_housed(&seen.machine));
     seen.machine.status = None;
@@ -563,15 +579,15 @@ fn a_refusal_that_only_the_older_conditions_say_is_told_once_for_each_spec() {
     let mut seen = seen();
     seen.machine.api_version = Some("infrastructure.cluster.x-k8s.io/v1beta1".to_owned());
     seen.machine.metadata.generation = Some(1);
-    let Some(Write::Report(status)) = refused(&seen, "denied", now()) else { panic!() };
+    let Some(Write::Report(status)) = first_refused(&seen, "denied") else { panic!() };
     seen.machine.status = Some(serde_json::from_value(status).unwrap());
     seen.machine.status.as_mut().unwrap().v1beta2 = None;
-    // Nobody knows any more for which spec it was told.
-    assert!(refused(&seen, "denied at 12:01", now()).is_some());
-    assert_eq!(refused(&seen, "denied", now()), None);
-    seen.told = Some(1);
-    assert_eq!(refused(&seen, "denied at 12:01", now()), None);
+    // This process has not told it yet.
+    assert!(first_refused(&seen, "denied at 12:01").is_some());
+    assert_eq!(first_refused(&seen, "denied"), None);
+    seen.told = Some(refusal(&seen, true));
+    assert_eq!(first_refused(&seen, "denied at 12:01"), None);
     // What was corrected may be refused for something else.
     seen.machine.metadata.generation = Some(2);
-    assert!(refused(&seen, "denied for another reason", now()).is_some());
+    assert!(first_refused(&seen, "denied for another reason").is_some());
 }
