@@ -20,7 +20,7 @@ use kube::{Resource, ResourceExt as _};
 use serde_json::{Map, Value, json};
 
 use crate::context::Context;
-use crate::decide::{decide, refused};
+use crate::decide::refused;
 use crate::index::Wants;
 use crate::machine::created;
 use crate::model::{Claimed, Key, MachineSeen, Memory, Observed, Seen, ToldRefusal, Write};
@@ -150,18 +150,13 @@ impl<'a> Pass<'a> {
         is_news.then(|| Event::new(reason.is_warning(), reason.as_str(), "Assign", message))
     }
 
-    /// The machine says what the API server refused to it. A host that is lost matters more than that.
+    /// The machine says what the API server refused to it.
     async fn tell_refusal(&mut self, error: &Error) {
         let Ok(seen) = self.machine_seen() else { return };
-        let now = Timestamp::now();
         let generation = seen.machine.metadata.generation;
         let refusal = ToldRefusal { generation, is_final: error.retry() == Retry::Invalid };
-        let decision = decide(&self.seen.observed, &self.context.policy, now);
-        let report = if decision.reason == Reason::HostLost {
-            decision.writes.into_iter().find(|it| matches!(it, Write::Report(_)))
-        } else {
-            refused(seen, refusal, &shorten(&error.to_string(), MESSAGE), now)
-        };
+        let why = shorten(&error.to_string(), MESSAGE);
+        let report = refused(seen, refusal, &why, Timestamp::now());
         let is_told = match report {
             // What it was refused first is what is told and tried again.
             Some(report) => self.write(&report).await.is_ok(),

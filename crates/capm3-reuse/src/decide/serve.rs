@@ -84,6 +84,7 @@ pub(super) fn serve(case: &Case<'_>) -> Option<Decision> {
     let is_told = host::is_told_what_to_install(host);
     let up = host.provisioning_state().is_provisioned() && is_told;
     let has_no_id = has_no_id(machine);
+    let by_host = readiness(machine, host, up);
     if is_told || machine.is_provisioned() {
         if seen.data != Data::NotWanted {
             data_ready = Some(rendered());
@@ -92,9 +93,12 @@ pub(super) fn serve(case: &Case<'_>) -> Option<Decision> {
             references = untold_secrets(seen);
         }
         let wanted = &seen.cleaning;
-        // Where that is refused nothing else is written: that the machine is up comes first, and wakes it for this.
+        // Where that is refused nothing else is written: that the machine is up comes first, and wakes it for this. Whose host is
+        // lost says nothing but that.
         let comes_up = up && (has_no_id || !machine.is_provisioned());
-        if !comes_up && wanted.is_some() && *wanted != host.spec.automated_cleaning_mode {
+        let is_lost = by_host.reason == Reason::HostLost;
+        if !comes_up && !is_lost && wanted.is_some() && *wanted != host.spec.automated_cleaning_mode
+        {
             let fields =
                 [("automatedCleaningMode".to_owned(), json!(wanted))].into_iter().collect();
             writes.push(Write::Install { host: name.clone(), install: fields });
@@ -130,7 +134,7 @@ pub(super) fn serve(case: &Case<'_>) -> Option<Decision> {
     if let Data::Rendered { name, .. } = &seen.data {
         references.push(("renderedData", name.clone()));
     }
-    let ready = ready.unwrap_or_else(|| readiness(machine, host, up));
+    let ready = ready.unwrap_or(by_host);
     let mut report = Report {
         associated: Some(associated(seen, &name)),
         data_ready,

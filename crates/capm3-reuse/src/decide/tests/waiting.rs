@@ -429,6 +429,10 @@ fn that_a_machine_is_up_is_written_before_whether_its_disks_are_wiped_which_may_
         up.machine.spec.provider_id = Some(id.to_owned());
         assert_eq!(kinds(&decided(&up)), steps, "{id:?}");
     }
+    // And that its host is lost is no less worth saying: with that refused it could not.
+    let goes = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    up.host = HostSeen::Here(Box::new(with(&ours, &goes)));
+    assert_eq!((decided(&up).reason, kinds(&decided(&up))), (Reason::HostLost, vec!["report"]));
 }
 
 #[test]
