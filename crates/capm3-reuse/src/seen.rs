@@ -1,19 +1,11 @@
 //! Facts of which what a pass sees is made.
 
-use std::time::Duration;
-
 use api_types::capi::{Cluster, Machine};
-use api_types::capm3::Metal3Machine;
 use api_types::metal3::BareMetalHost;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 
-use crate::machine::up;
 use crate::reservation::Owner;
-
-/// How soon to look for a Node again, at first and at last.
-const FIRST_NODE_LOOK: Duration = Duration::from_secs(20);
-const LAST_NODE_LOOK: Duration = Duration::from_secs(60);
 
 /// An object that another one names.
 #[derive(Clone, Debug, Default)]
@@ -120,19 +112,12 @@ pub struct Sought<'a> {
     pub provider_id: &'a str,
 }
 
-/// How soon to look for the Node of a machine again: less often the longer it has been up.
-pub fn pace(machine: &Metal3Machine, now: Timestamp) -> Duration {
-    up(machine, now).clamp(FIRST_NODE_LOOK, LAST_NODE_LOOK)
-}
-
 /// The Node of a machine, as far as anybody looked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NodeSeen {
-    /// Nobody did.
+    /// Nobody did, or others are looking just now.
     #[default]
     Unasked,
-    /// Others are looking just now; after this time it may be its turn.
-    Later(Duration),
     /// It cannot be told, and why.
     Unanswered(String),
     /// The Nodes that say that they run on its host.

@@ -15,12 +15,15 @@ use k8s_openapi::jiff::Timestamp;
 use crate::machine::up;
 use crate::model::MachineSeen;
 use crate::reason::Reason;
-use crate::seen::{Node, NodeSeen, pace};
+use crate::seen::{Node, NodeSeen};
 use crate::status::{self, Said};
 use crate::text;
 
 /// How long a machine that is up may have no Node before that is told: a server takes its time to start.
 const NODE_MISSING_AFTER: Duration = Duration::from_secs(1200);
+/// How soon to look for a Node again, at first and at last: less often the longer its machine has been up.
+const FIRST_NODE_LOOK: Duration = Duration::from_secs(20);
+const LAST_NODE_LOOK: Duration = Duration::from_secs(60);
 
 /// What follows for a machine.
 #[derive(Default)]
@@ -46,7 +49,7 @@ pub(super) fn about_node(seen: &MachineSeen, now: Timestamp) -> Found {
         |text: &str| (up >= NODE_MISSING_AFTER).then(|| Said::yes(Reason::NodeMissing, text));
     let mut named = None;
     let said = match &seen.node {
-        NodeSeen::Unasked | NodeSeen::Later(_) => told,
+        NodeSeen::Unasked => told,
         NodeSeen::Unanswered(why) => told.or_else(|| missing(&text::node_unknown(why))),
         // Cluster API will find it.
         NodeSeen::Seen(nodes) if nodes.iter().any(|it| it.provider_id == sought.provider_id) => {
@@ -67,9 +70,5 @@ pub(super) fn about_node(seen: &MachineSeen, now: Timestamp) -> Found {
             }
         },
     };
-    let again = match &seen.node {
-        NodeSeen::Later(pause) => *pause,
-        _ => pace(&seen.machine, now),
-    };
-    Found { named, said, again: Some(again) }
+    Found { named, said, again: Some(up.clamp(FIRST_NODE_LOOK, LAST_NODE_LOOK)) }
 }

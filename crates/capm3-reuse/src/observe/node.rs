@@ -6,16 +6,15 @@ use api_types::capi::Cluster;
 use api_types::names;
 use api_types::names::metal3::NODE_UUID;
 use controller_kit::engine::{Class, ObjectKey};
-use controller_kit::{api_error, backoff, kubeconfig};
+use controller_kit::{api_error, kubeconfig};
 use k8s_openapi::api::core::v1::Node as Object;
-use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::Value;
 
 use super::Scope;
 use crate::model::MachineSeen;
-use crate::seen::{Node, NodeSeen, Sought, pace};
+use crate::seen::{Node, NodeSeen, Sought};
 use crate::text;
 
 /// A connection, or one answer.
@@ -26,11 +25,9 @@ impl Scope<'_> {
     pub async fn node(&self, seen: &MachineSeen) -> (NodeSeen, Option<Api<Object>>) {
         let Some(sought) = seen.sought() else { return (NodeSeen::Unasked, None) };
         let cluster = ObjectKey::of(sought.cluster);
+        // With thousands of machines in it somebody always looks, and to come for one's turn would be most of the work.
         let Some(lane) = self.context.looks.try_enter(&cluster, Class::Urgent) else {
-            // With thousands of machines in it somebody always looks, and to come for one's turn would be most of the work.
-            // Spread, or those who met once meet again.
-            let pace = pace(&seen.machine, Timestamp::now());
-            return (NodeSeen::Later(pace.mul_f64(0.5 + backoff::random_unit())), None);
+            return (NodeSeen::Unasked, None);
         };
         let asked = async {
             let asked = Box::pin(self.nodes_of(&sought));

@@ -122,7 +122,6 @@ fn what_is_told_of_a_node_is_told_once_and_stays_until_the_node_is_found() {
     assert!(ready.is_true() && ready.reason.as_deref() == Some("NodeForeign"), "{ready:?}");
     for node in [
         NodeSeen::Unasked,
-        NodeSeen::Later(Duration::from_secs(1)),
         NodeSeen::Unanswered("why".to_owned()),
         NodeSeen::Seen(Vec::new()),
         NodeSeen::Seen(foreign.to_vec()),
@@ -175,9 +174,10 @@ fn a_node_is_looked_for_again_after_twenty_seconds_doubling_to_a_minute() {
         let decision = decided(&looked(&up(seconds), &[]));
         assert_eq!(decision.again(), Some(Duration::from_secs(wanted)), "{seconds}");
     }
+    // While others look it comes for its turn no more often.
     let mut seen = up(9999);
-    seen.node = NodeSeen::Later(Duration::from_secs(2));
-    assert_eq!(decided(&seen).again(), Some(Duration::from_secs(2)));
+    assert_eq!(seen.node, NodeSeen::Unasked);
+    assert_eq!(decided(&seen).again(), Some(Duration::from_secs(60)));
     found(&mut seen);
     assert_eq!(decided(&seen).again(), None);
 }
