@@ -27,6 +27,7 @@ use crate::machine::{
 };
 use crate::model::{HeldBack, MachineSeen, Memory, Observed, Seen};
 use crate::outline::owner_of_kind;
+use crate::reason::Reason;
 use crate::reservation;
 use crate::seen::{Data, HostSeen, Parent, Reuse, Verdict};
 use crate::selector::Selector;
@@ -153,7 +154,9 @@ impl Scope<'_> {
                 // Whoever waits for the machine to go is told why it does not: an error would only be in a log.
                 let asked = tokio::time::timeout(owner::PATIENCE, self.verdict(&seen)).await;
                 let asked = asked.unwrap_or(Err(Error::Silent("ask for whom the host is kept")));
-                seen.verdict = asked.unwrap_or_else(|it| Verdict::Unanswered(it.to_string()));
+                seen.verdict = asked.unwrap_or_else(|it| {
+                    Verdict::Undecided(Reason::OwnerUnanswered, it.to_string())
+                });
             }
             return Ok(Some(seen));
         }

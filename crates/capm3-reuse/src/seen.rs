@@ -5,6 +5,7 @@ use api_types::metal3::BareMetalHost;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 
+use crate::reason::Reason;
 use crate::reservation::Owner;
 
 /// An object that another one names.
@@ -152,10 +153,8 @@ pub enum Verdict {
         /// Whether disks are wiped before, if the template says so that asks for reuse.
         cleaning: Option<String>,
     },
-    /// It cannot be read, and what to change; that is asked again until it can.
-    Unreadable(String),
-    /// Nobody answered, and why; that is asked again until somebody does.
-    Unanswered(String),
+    /// It cannot be read, and what to change, or nobody answered, and why; that is asked again until it is known.
+    Undecided(Reason, String),
 }
 
 /// An owner of machines.

@@ -68,11 +68,8 @@ pub(super) fn give_back(case: &Case<'_>) -> Option<Decision> {
         (Some(written), _) => written.clone(),
         (None, Verdict::For { owner, .. }) => Some(owner.clone()),
         (None, Verdict::Unasked | Verdict::Nobody(_)) => None,
-        (None, Verdict::Unanswered(why)) => {
-            return Some(unanswered(case, host, Reason::OwnerUnanswered, why));
-        }
-        (None, Verdict::Unreadable(why)) => {
-            return Some(unanswered(case, host, Reason::OwnerUnreadable, why));
+        (None, Verdict::Undecided(reason, why)) => {
+            return Some(undecided(case, host, *reason, why));
         }
     };
     let fields = ours(seen, host);
@@ -152,7 +149,7 @@ fn waits(seen: &MachineSeen, host: &BareMetalHost, now: Timestamp) -> Decision {
 
 /// A verdict is for good, so without an answer there is none, and everything stays as it is. That is said once: the text of
 /// an error may be another each time.
-fn unanswered(case: &Case<'_>, host: &BareMetalHost, reason: Reason, why: &str) -> Decision {
+fn undecided(case: &Case<'_>, host: &BareMetalHost, reason: Reason, why: &str) -> Decision {
     let (message, is_news) = (text::unanswered(&host.name_any(), why), !says(case.seen, reason));
     let ready = is_news.then(|| Said::no(reason, &message));
     let writes = reported(case.seen, ready, case.now).into_iter().collect();

@@ -28,6 +28,7 @@ use crate::host::is_of_others;
 use crate::machine::is_housed;
 use crate::model::{KeptSeen, Memory};
 use crate::outline::{OfOwner, PLACES, named, owner_of_kind};
+use crate::reason::Reason;
 use crate::reservation::{Kept, Owner};
 use crate::seen::{OwnerSeen, Reuse, Verdict};
 use crate::selector::{Labels, Selector};
@@ -379,7 +380,7 @@ fn of_unreadable(why: String, own: &Reuse) -> Verdict {
     if *own == Reuse::Off {
         Verdict::Nobody(text::OWN_REUSE_UNSET.to_owned())
     } else {
-        Verdict::Unreadable(why)
+        Verdict::Undecided(Reason::OwnerUnreadable, why)
     }
 }
 
@@ -388,7 +389,7 @@ fn by_template(owner: Owner, name: &str, template: &Value) -> Verdict {
     let cleaning = template["spec"]["template"]["spec"]["automatedCleaningMode"].as_str();
     match reuse_in(name, template) {
         Reuse::On => Verdict::For { owner, cleaning: cleaning.map(str::to_owned) },
-        Reuse::Unreadable(why) => Verdict::Unreadable(why),
+        Reuse::Unreadable(why) => Verdict::Undecided(Reason::OwnerUnreadable, why),
         Reuse::Off | Reuse::Unknown => Verdict::Nobody(text::REUSE_UNSET.to_owned()),
     }
 }
@@ -451,7 +452,7 @@ fn without_template(owner: &Owner, named: Option<&ObjectRef>, is_watched: bool) 
             let dotted = |it: &&str| it[1..].split('/').collect::<Vec<_>>().join(".");
             let places = PLACES[1..].iter().map(dotted);
             let places = places.collect::<Vec<_>>().join(", ");
-            Verdict::Unreadable(text::no_template_named(owner, &places))
+            Verdict::Undecided(Reason::OwnerUnreadable, text::no_template_named(owner, &places))
         }
         _ => Verdict::Nobody(text::TEMPLATE_GONE.to_owned()),
     }

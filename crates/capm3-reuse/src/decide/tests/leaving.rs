@@ -147,9 +147,9 @@ fn a_verdict_beside_an_image_or_one_that_cannot_be_read_is_decided_again() {
         });
         assert_eq!(kept_for, Some(owner()), "{state} {text}");
         // Nor without an answer.
-        seen.verdict = Verdict::Unanswered("why".to_owned());
+        seen.verdict = Verdict::Undecided(Reason::OwnerUnanswered, "why".to_owned());
         assert_eq!(decided(&seen).reason, Reason::OwnerUnanswered, "{state} {text}");
-        seen.verdict = Verdict::Unreadable("why".to_owned());
+        seen.verdict = Verdict::Undecided(Reason::OwnerUnreadable, "why".to_owned());
         assert_eq!(decided(&seen).reason, Reason::OwnerUnreadable, "{state} {text}");
     }
 }
@@ -316,7 +316,7 @@ fn an_owner_that_cannot_be_read_holds_the_host_and_is_a_condition_and_a_warning(
         // It said so while it was up, which is another thing.
         let up = json!({"conditions": [{"type": "Ready", "status": "True", "reason": "OwnerUnreadable"}]});
         seen.machine.status = Some(serde_json::from_value(up).unwrap());
-        seen.verdict = Verdict::Unreadable("allow get on it".to_owned());
+        seen.verdict = Verdict::Undecided(Reason::OwnerUnreadable, "allow get on it".to_owned());
         let decision = decided(&seen);
         assert_eq!((decision.reason, kinds(&decision)), (Reason::OwnerUnreadable, vec!["report"]));
         assert!(decision.news() && decision.reason.is_warning());
@@ -338,7 +338,10 @@ fn without_an_answer_nothing_is_decided_and_that_is_said_once_and_asked_again() 
     let cleared = with(&host("h", "available"), &consumer("m", "m-uid"));
     for host in [installed, ours, cleared] {
         let mut seen = leaving(having(&host));
-        seen.verdict = Verdict::Unanswered("could not get the owner: broken (500)".to_owned());
+        seen.verdict = Verdict::Undecided(
+            Reason::OwnerUnanswered,
+            "could not get the owner: broken (500)".to_owned(),
+        );
         let decision = decided(&seen);
         assert_eq!((decision.reason, kinds(&decision)), (Reason::OwnerUnanswered, vec!["report"]));
         assert!(decision.news() && decision.reason.is_warning());
@@ -347,7 +350,8 @@ fn without_an_answer_nothing_is_decided_and_that_is_said_once_and_asked_again() 
         let (reason, message) = ready(&later);
         assert!(reason == "OwnerUnanswered" && message.ends_with("broken (500)"), "{message}");
         // The same trouble in other words is no news.
-        later.verdict = Verdict::Unanswered("read tcp :4711: broken".to_owned());
+        later.verdict =
+            Verdict::Undecided(Reason::OwnerUnanswered, "read tcp :4711: broken".to_owned());
         let again = decided(&later);
         assert_eq!((kinds(&again), again.news(), again.again()), (vec![], false, decision.again()));
         // And with the answer it goes on.
@@ -360,7 +364,7 @@ fn without_an_answer_nothing_is_decided_and_that_is_said_once_and_asked_again() 
         json!({"metadata": {"annotations": {names::ferrite::PENDING_RESERVATION: pending}}});
     let clearing = with(&host("h", "deprovisioning"), &consumer("m", "m-uid"));
     let mut seen = leaving(having(&with(&clearing, &stands)));
-    seen.verdict = Verdict::Unanswered("why".to_owned());
+    seen.verdict = Verdict::Undecided(Reason::OwnerUnanswered, "why".to_owned());
     assert_eq!(kinds(&decided(&seen)), ["release"]);
 }
 

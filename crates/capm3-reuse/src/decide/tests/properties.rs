@@ -13,6 +13,7 @@ use super::{annotate, cached, consumer, host, kept_for, now, owner, seen, with};
 use crate::host as judge;
 use crate::machine::was_up;
 use crate::model::{KeptSeen, LeftSeen, MachineSeen, Observed, Write};
+use crate::reason::Reason;
 use crate::reservation::{self, Kept, Owner};
 use crate::seen::{Data, HostSeen, OwnerSeen, Parent, Reuse, Verdict};
 use crate::settings::Policy;
@@ -81,8 +82,8 @@ fn any_seen() -> impl Strategy<Value = (MachineSeen, Policy)> {
     let verdict = prop::sample::select(vec![
         Verdict::For { owner: owner(), cleaning: None },
         Verdict::Nobody("why".to_owned()),
-        Verdict::Unanswered("why".to_owned()),
-        Verdict::Unreadable("why".to_owned()),
+        Verdict::Undecided(Reason::OwnerUnanswered, "why".to_owned()),
+        Verdict::Undecided(Reason::OwnerUnreadable, "why".to_owned()),
     ]);
     let data = prop::sample::select(vec![Data::NotWanted, Data::NotAskedFor, Data::Awaited]);
     let flags = prop::collection::vec(any::<bool>(), 11);

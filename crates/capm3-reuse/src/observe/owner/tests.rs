@@ -143,7 +143,7 @@ fn an_unreadable_owner_holds_only_a_host_whose_machine_asks_for_reuse() {
         (Reuse::Off, false),
     ] {
         let verdict = of_unreadable(why(), &own);
-        assert_eq!(verdict == Verdict::Unreadable(why()), held, "{own:?}");
+        assert_eq!(verdict == Verdict::Undecided(Reason::OwnerUnreadable, why()), held, "{own:?}");
         assert_eq!(matches!(verdict, Verdict::Nobody(_)), !held, "{own:?}");
     }
 }
@@ -556,7 +556,7 @@ fn the_template_that_keeps_a_host_says_whether_its_disks_are_wiped() {
         assert_eq!(by_template(owner(), "t", &json!({"spec": spec})), wanted);
     }
     let wrong = by_template(owner(), "t", &json!({"spec": {"nodeReuse": "yes"}}));
-    assert!(matches!(wrong, Verdict::Unreadable(_)), "{wrong:?}");
+    assert!(matches!(wrong, Verdict::Undecided(Reason::OwnerUnreadable, _)), "{wrong:?}");
 }
 
 #[test]
@@ -602,7 +602,7 @@ fn a_template_is_found_wherever_a_provider_names_it_and_what_is_not_found_is_tol
     let told = |owner: &Owner, named: Option<&ObjectRef>| {
         let is_watched = owner.kind == "MachineDeployment";
         match without_template(owner, named, is_watched) {
-            Verdict::Unreadable(why) => why,
+            Verdict::Undecided(Reason::OwnerUnreadable, why) => why,
             Verdict::Nobody(why) => format!("nobody: {why}"),
             verdict => panic!("{verdict:?}"),
         }
