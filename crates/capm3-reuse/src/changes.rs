@@ -89,7 +89,7 @@ impl Context {
         if self.outlines.is_news("Metal3Machine", &object, outline) {
             let scope = Scope { context: self, namespace };
             let machine = now.as_deref().unwrap_or(machine);
-            let owner = scope.owner_of(machine);
+            let owner = scope.owner_of(machine, None);
             self.wake_kept(namespace, owner.map(|it| it.label()).as_deref());
             self.wake_scaled(namespace);
         }

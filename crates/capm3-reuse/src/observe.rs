@@ -144,7 +144,7 @@ impl Scope<'_> {
             let found = cluster.and_then(|name| clusters.named(self.namespace, &name));
             found.map(|it| (*it).clone())
         };
-        seen.owner = self.owner_of(&machine);
+        seen.owner = self.owner_of(&machine, seen.cluster.as_ref());
         seen.claim = self.data_claim(&machine).and_then(|it| it.uid());
         seen.data = self.cached_data(&machine);
         if machine.metadata.deletion_timestamp.is_some() {
@@ -303,15 +303,14 @@ impl Scope<'_> {
 
     /// For whom the host is to be kept, as owner and template say now.
     async fn verdict(&self, seen: &MachineSeen) -> Result<Verdict, Error> {
-        let cluster = seen.cluster.as_ref();
-        let Some(wanted) = self.owner_for_good(&seen.machine, cluster) else {
+        let Some(wanted) = &seen.owner else {
             return Ok(Verdict::Nobody(text::NO_OWNER.to_owned()));
         };
         if cluster::is_going(cluster_name(seen), seen.cluster.as_ref()) {
             return Ok(Verdict::Nobody(text::CLUSTER_DELETING.to_owned()));
         }
         let cloned_from = template_name(&seen.machine);
-        self.verdict_of(&wanted, cloned_from).await
+        self.verdict_of(wanted, cloned_from).await
     }
 }
 

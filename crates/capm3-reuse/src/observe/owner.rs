@@ -40,30 +40,17 @@ const TEMPLATE_KIND: &str = "Metal3MachineTemplate";
 pub(super) const PATIENCE: Duration = Duration::from_secs(40);
 
 impl Scope<'_> {
-    /// Who owns the Machine of a `Metal3Machine`. Without the Machine its labels, which the `Metal3Machine` has too, say it.
-    pub fn owner_of(&self, machine: &Metal3Machine) -> Option<Owner> {
+    /// Who owns the Machine of a `Metal3Machine`. Without the Machine its labels, which the `Metal3Machine` has too, say it: a
+    /// verdict is for good, so they name an owner that no cache has, too, without its uid.
+    pub fn owner_of(&self, machine: &Metal3Machine, cluster: Option<&Cluster>) -> Option<Owner> {
         let metadata = self.metadata_behind(machine);
-        if let Some(owner) = owner_in(&metadata) {
-            return Some(owner);
-        }
-        let set = owner_of_kind(&metadata, "MachineSet");
-        let set = set.map(|it| ObjectKey::new(self.namespace, it));
-        if let Some(set) = set.and_then(|it| self.context.caches.sets.metadata(&it)) {
-            return owner_in(&set);
-        }
-        let named = named_by_labels(self.context.served, metadata.labels.as_ref()?, None)?;
-        self.watched_owner(&named).map(|it| it.owner)
-    }
-
-    /// The same for a verdict, which is for good: labels name an owner that no cache has, too.
-    pub(super) fn owner_for_good(
-        &self,
-        machine: &Metal3Machine,
-        cluster: Option<&Cluster>,
-    ) -> Option<Owner> {
-        self.owner_of(machine).or_else(|| {
-            let labels = self.metadata_behind(machine).labels?;
-            named_by_labels(self.context.served, &labels, cluster)
+        let by_set = || {
+            let set = ObjectKey::new(self.namespace, owner_of_kind(&metadata, "MachineSet")?);
+            owner_in(&self.context.caches.sets.metadata(&set)?)
+        };
+        owner_in(&metadata).or_else(by_set).or_else(|| {
+            let named = named_by_labels(self.context.served, metadata.labels.as_ref()?, cluster)?;
+            Some(self.watched_owner(&named).map_or(named, |it| it.owner))
         })
     }
 
@@ -260,12 +247,16 @@ impl Scope<'_> {
     /// The same of a kind that is watched.
     fn watched_owner(&self, owner: &Owner) -> Option<OfOwner> {
         let (caches, served) = (&self.context.caches, self.context.served);
-        if owner.kind == "MachineDeployment" {
-            let found = caches.deployments.named(self.namespace, &owner.name)?;
-            return Some(OfOwner::seen(served, &found));
+        let (space, name) = (self.namespace, &owner.name);
+        match owner.kind.as_str() {
+            "MachineDeployment" => {
+                caches.deployments.named(space, name).map(|it| OfOwner::seen(served, &it))
+            }
+            "KubeadmControlPlane" => {
+                caches.control_planes.named(space, name).map(|it| OfOwner::seen(served, &it))
+            }
+            _ => None,
         }
-        let found = caches.control_planes.named(self.namespace, &owner.name)?;
-        Some(OfOwner::seen(served, &found))
     }
 
     /// The owner that CAPM3 wrote down as a label, also one that cannot be decoded.

@@ -456,18 +456,18 @@ async fn a_machine_has_its_owner_whether_its_machine_or_set_can_be_decoded_or_no
         "name": "m", "namespace": "ns", "ownerReferences": reference("Machine", "odd"),
     }}))
     .unwrap();
-    assert_eq!(scope(&context).owner_of(&metal), None);
+    assert_eq!(scope(&context).owner_of(&metal, None), None);
     let machine = |owners: Value| {
         broken(json!({"name": "odd", "namespace": "ns", "ownerReferences": owners}))
     };
     context.caches.parents.broken.put(machine(reference("MachineDeployment", "md")));
-    assert_eq!(scope(&context).owner_of(&metal), Some(owner()));
+    assert_eq!(scope(&context).owner_of(&metal, None), Some(owner()));
     context.caches.parents.broken.put(machine(reference("MachineSet", "set")));
-    assert_eq!(scope(&context).owner_of(&metal), None);
+    assert_eq!(scope(&context).owner_of(&metal, None), None);
     let owners = reference("MachineDeployment", "md");
     let set = json!({"name": "set", "namespace": "ns", "ownerReferences": owners});
     context.caches.sets.broken.put(broken(set));
-    assert_eq!(scope(&context).owner_of(&metal), Some(owner()));
+    assert_eq!(scope(&context).owner_of(&metal, None), Some(owner()));
 }
 
 #[test]
