@@ -53,14 +53,21 @@ type AboutLeft = fn(&LeftSeen) -> Option<Decision>;
 /// The same about replicas that follow hosts.
 type AboutScaled = fn(&ScaledSeen) -> Option<Decision>;
 
-const MACHINES: [Rule<AboutMachine>; 26] = rule_book![
+/// About a machine that is being deleted: it is given nothing any more. What is left is that it goes.
+const LEAVING: [Rule<AboutMachine>; 8] = rule_book![
     paused: "During a pause nothing is written but that it is so, so nothing else decides before.",
-    release::is_let_go: "A machine that is being deleted is given nothing any more, so all that is about its end stands before what is about its life.",
+    release::is_let_go: "What holds it is not ours.",
     release::look_closer: "Nothing is taken back on old news.",
+    serve::lift_pause: "Nothing comes of what is written on a host that its operator leaves alone.",
     release::give_back: "A host that names the machine is given back, whatever the machine says of it.",
     release::host_is_gone: "A host that is gone, or that was made later under its name, has nothing of the machine.",
     release::host_was_taken: "A machine that had this host has no claim of it under way.",
     release::claim_may_come: "What is left may be a claim that is still on its way.",
+];
+
+/// About any other machine.
+const MACHINES: [Rule<AboutMachine>; 20] = rule_book![
+    paused: "During a pause nothing is written but that it is so, so nothing else decides before.",
     unowned: "Machine and Cluster say what is wanted: without them nothing below can be told.",
     without_cluster: "The Cluster is named by the Machine.",
     serve::adopt: "A host that names the machine is its host, before any rule asks whether it needs one. First the machine names it, too, as far as anybody else goes by that.",
@@ -114,9 +121,9 @@ const SCALED: [Rule<AboutScaled>; 5] = rule_book![
 
 /// All rules in their order, those about machines first: what they are called, and why they stand where they stand.
 pub fn rules() -> Vec<(&'static str, &'static str)> {
+    let machines = LEAVING.iter().chain(&MACHINES).map(Rule::shown);
     let hosts = KEPT.iter().map(Rule::shown).chain(LEFT.iter().map(Rule::shown));
-    let all = MACHINES.iter().map(Rule::shown).chain(hosts);
-    all.chain(SCALED.iter().map(Rule::shown)).collect()
+    machines.chain(hosts).chain(SCALED.iter().map(Rule::shown)).collect()
 }
 
 /// Decides about a machine, a kept host, or one that its machine left.
@@ -124,7 +131,9 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     match seen {
         Observed::Machine(seen) => {
             let case = Case { seen, machine: &seen.machine, policy, now };
-            let decided = MACHINES.iter().find_map(|rule| (rule.decide)(&case));
+            let leaves = seen.machine.metadata.deletion_timestamp.is_some();
+            let rules = if leaves { &LEAVING[..] } else { &MACHINES[..] };
+            let decided = rules.iter().find_map(|rule| (rule.decide)(&case));
             seen_again(decided.unwrap_or_else(|| obtain::finds_none(&case)))
         }
         Observed::Kept(seen) => {
@@ -186,10 +195,6 @@ impl<'a> Case<'a> {
     /// The machine's Machine and its Cluster; the rules before have seen to it that they are there.
     fn parents(&self) -> Option<(&'a Machine, &'a Cluster)> {
         Some((self.seen.parent.here()?, self.seen.cluster.as_ref()?))
-    }
-
-    fn is_leaving(&self) -> bool {
-        self.machine.metadata.deletion_timestamp.is_some()
     }
 }
 

@@ -1,13 +1,12 @@
 //! A host whose machine went without giving it back: what was decided for it when its image went off is done all the same,
 //! or whoever is to have it next would wait for ever. Where nothing was decided a person has to.
 
-use api_types::metal3::{BareMetalHost, ProvisioningState};
 use controller_kit::engine::Next;
 use kube::ResourceExt as _;
 
-use super::release::{annotations, given_back};
+use super::release::{given_back, is_empty, release};
 use super::{RESYNC, complaint, on_host, step};
-use crate::model::{Decision, LeftSeen, Write};
+use crate::model::{Decision, LeftSeen};
 use crate::reason::Reason;
 use crate::{host, reservation, text};
 
@@ -38,23 +37,10 @@ pub(super) fn is_undecided(seen: &LeftSeen) -> Option<Decision> {
 pub(super) fn give_back(seen: &LeftSeen) -> Option<Decision> {
     let host = &seen.host;
     let verdict = reservation::pending(host)?;
-    if !is_empty(host) {
+    // Nobody is left who knows whether the machine was up. And a host that goes is nobody's next.
+    if host.metadata.deletion_timestamp.is_some() || !is_empty(host, true) {
         return Some(Decision::rest(Reason::Deprovisioning));
     }
-    let name = host.name_any();
-    let (reason, wiped) = given_back(host, verdict.as_ref());
-    let machine = host::consumer_machine(host).unwrap_or_default();
-    let text = text::given_back(&name, Some(machine), verdict.as_ref(), wiped);
-    let annotations = annotations(host, verdict.is_some());
-    let write = Write::Release { host: name, keep_for: verdict, uid: None, annotations };
-    Some(step(write, reason, on_host(reason, &text)))
-}
-
-/// Whether nothing is on it any more. One that has lost its status registers as if nothing had ever been on it, and nobody is
-/// left who knows whether the machine was up.
-fn is_empty(host: &BareMetalHost) -> bool {
-    let state = host.provisioning_state();
-    host.metadata.deletion_timestamp.is_none()
-        && host::is_cleared(host)
-        && !matches!(state, ProvisioningState::Registering | ProvisioningState::MatchProfile)
+    let (reason, text) = given_back(host, host::consumer_machine(host), verdict.as_ref());
+    Some(step(release(host, verdict, None), reason, on_host(reason, &text)))
 }

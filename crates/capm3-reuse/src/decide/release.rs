@@ -25,22 +25,21 @@ const KEEPS_DISKS: &str = "disabled";
 
 /// Nothing of ours holds it any more.
 pub(super) fn is_let_go(case: &Case<'_>) -> Option<Decision> {
-    (case.is_leaving() && !is_held(case.machine)).then(|| Decision::rest(Reason::LetGo))
+    (!is_held(case.machine)).then(|| Decision::rest(Reason::LetGo))
 }
 
 pub(super) fn look_closer(case: &Case<'_>) -> Option<Decision> {
-    (case.is_leaving() && !case.seen.live).then(|| super::look_closer(Reason::Releasing))
+    (!case.seen.live).then(|| super::look_closer(Reason::Releasing))
 }
 
 /// The host that it names is gone, or was made later under that name.
 pub(super) fn host_is_gone(case: &Case<'_>) -> Option<Decision> {
-    (case.is_leaving() && named(case).is_none()).then(|| let_go(case.seen, Vec::new()))
+    named(case).is_none().then(|| let_go(case.seen, Vec::new()))
 }
 
 /// The host was taken from it. If it is being cleared for that, the machine waits.
 pub(super) fn host_was_taken(case: &Case<'_>) -> Option<Decision> {
-    let host =
-        case.seen.host.here().filter(|_| case.is_leaving() && was_associated(case.machine))?;
+    let host = case.seen.host.here().filter(|_| was_associated(case.machine))?;
     Some(match host.provisioning_state() {
         ProvisioningState::Deprovisioning => waits(case.seen, host, case.now),
         _ => let_go(case.seen, Vec::new()),
@@ -49,20 +48,16 @@ pub(super) fn host_was_taken(case: &Case<'_>) -> Option<Decision> {
 
 /// It was never seen to have the host: a claim may still be on its way, and would succeed.
 pub(super) fn claim_may_come(case: &Case<'_>) -> Option<Decision> {
-    let host = case.seen.host.here().filter(|_| case.is_leaving())?;
+    let host = case.seen.host.here()?;
     let first = reservation::looks_claimable(host).then(|| pass_over(case.seen, host));
     Some(let_go(case.seen, first.into_iter().collect()))
 }
 
 /// The host is still its own.
 pub(super) fn give_back(case: &Case<'_>) -> Option<Decision> {
-    let host = case.seen.own_host().filter(|_| case.is_leaving())?;
+    let host = case.seen.own_host()?;
     let seen = case.seen;
     let name = host.name_any();
-    if host.annotation(names::metal3::PAUSED) == Some(names::capm3::PAUSED_BY_CAPM3) {
-        let writes = vec![Write::Unpause { host: name }];
-        return Some(Decision { writes, ..Decision::rest(Reason::Releasing) });
-    }
     let pending = reservation::pending(host);
     let verdict = match (&pending, &seen.verdict) {
         (Some(written), _) => written.clone(),
@@ -73,28 +68,23 @@ pub(super) fn give_back(case: &Case<'_>) -> Option<Decision> {
         }
     };
     let fields = ours(seen, host);
-    let cleared = is_empty(seen, host, pending.is_some());
+    let cleared = is_empty(host, was_up(case.machine));
     if pending.is_none() && (!fields.is_empty() || !cleared) {
         return Some(clear(case, host, fields, verdict));
     }
-    let release = |keep_for: Option<Owner>| Write::Release {
-        host: name.clone(),
-        // A verdict that was brought here by a move has the uid of before beside it.
-        uid: host.metadata.uid.clone().filter(|_| pending.is_none() && keep_for.is_some()),
-        annotations: annotations(host, keep_for.is_some()),
-        keep_for,
-    };
+    // A verdict that was brought here by a move has the uid of before beside it.
+    let uid = host.metadata.uid.clone().filter(|_| pending.is_none() && verdict.is_some());
     if cleared {
-        let (reason, wiped) = given_back(host, verdict.as_ref());
-        let text = text::given_back(&name, None, verdict.as_ref(), wiped);
+        let (reason, text) = given_back(host, None, verdict.as_ref());
         let events = vec![on_machine(reason, &text)];
-        let decision = let_go(seen, vec![release(verdict)]);
+        let decision = let_go(seen, vec![release(host, verdict, uid)]);
         return Some(Decision { reason, events, ..decision });
     }
     let is_clearing = *host.provisioning_state() == ProvisioningState::Deprovisioning;
     if let Some(owner) = verdict.as_ref().filter(|_| is_clearing) {
         let text = text::names_owner(&name, owner);
-        return Some(step(release(verdict), Reason::Reserved, on_machine(Reason::Reserved, &text)));
+        let write = release(host, Some(owner.clone()), uid);
+        return Some(step(write, Reason::Reserved, on_machine(Reason::Reserved, &text)));
     }
     Some(waits(seen, host, case.now))
 }
@@ -174,12 +164,23 @@ fn let_go(seen: &MachineSeen, mut writes: Vec<Write>) -> Decision {
     Decision { writes, ..Decision::rest(Reason::LetGo) }
 }
 
-/// What is told of a host that is given back.
-pub(super) fn given_back(host: &BareMetalHost, verdict: Option<&Owner>) -> (Reason, &'static str) {
-    match verdict {
+/// The host is kept for an owner from now on, or nobody's.
+pub(super) fn release(host: &BareMetalHost, keep_for: Option<Owner>, uid: Option<String>) -> Write {
+    let annotations = annotations(host, keep_for.is_some());
+    Write::Release { host: host.name_any(), keep_for, uid, annotations }
+}
+
+/// What is told of a host that is given back, also in place of a machine that is gone.
+pub(super) fn given_back(
+    host: &BareMetalHost,
+    gone: Option<&str>,
+    verdict: Option<&Owner>,
+) -> (Reason, String) {
+    let (reason, wiped) = match verdict {
         Some(_) => (Reason::Reserved, ""),
         None => (Reason::Released, unwiped(host.spec.automated_cleaning_mode.as_deref())),
-    }
+    };
+    (reason, text::given_back(&host.name_any(), gone, verdict, wiped))
 }
 
 /// What is told of a host that is nobody's and whose disks still hold what was on them.
@@ -187,13 +188,12 @@ pub(super) fn unwiped(mode: Option<&str>) -> &'static str {
     if mode == Some(KEEPS_DISKS) { text::UNWIPED } else { "" }
 }
 
-/// Whether nothing is on the machine's own host any more. One that has lost its status, as after a restore, begins anew as if
+/// Whether nothing of its machine is on a host any more. One that has lost its status, as after a restore, begins anew as if
 /// nothing had ever been on it: before its operator has looked at it, that counts only where nothing was.
-fn is_empty(seen: &MachineSeen, host: &BareMetalHost, was_told: bool) -> bool {
-    let was_up = || was_up(&seen.machine);
+pub(super) fn is_empty(host: &BareMetalHost, was_up: bool) -> bool {
     match host.provisioning_state() {
-        ProvisioningState::None => !was_up() && !was_told,
-        ProvisioningState::Registering | ProvisioningState::MatchProfile => !was_up(),
+        ProvisioningState::None => !was_up && reservation::pending(host).is_none(),
+        ProvisioningState::Registering | ProvisioningState::MatchProfile => !was_up,
         _ => host::is_cleared(host),
     }
 }
@@ -220,7 +220,7 @@ fn ours(seen: &MachineSeen, host: &BareMetalHost) -> Vec<&'static str> {
 }
 
 /// Annotations on the host that are the machine's, and that of a reservation where there is none.
-pub(super) fn annotations(host: &BareMetalHost, is_kept: bool) -> Vec<String> {
+fn annotations(host: &BareMetalHost, is_kept: bool) -> Vec<String> {
     let ours = [
         names::ferrite::PENDING_RESERVATION,
         names::ferrite::PENDING_RESERVATION_OF,

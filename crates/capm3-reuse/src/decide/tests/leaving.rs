@@ -64,6 +64,16 @@ fn a_host_is_given_back_only_when_nothing_is_on_it_and_named_for_its_owner_while
 }
 
 #[test]
+fn a_pause_of_capm3_is_lifted_from_the_host_of_a_machine_that_stays_or_goes() {
+    let by = names::capm3::PAUSED_BY_CAPM3;
+    let pause = json!({"metadata": {"annotations": {names::metal3::PAUSED: by}}});
+    let ours = with(&with(&host("h", "provisioned"), &consumer("m", "m-uid")), &pause);
+    for seen in [having(&ours), leaving(having(&ours))] {
+        assert_eq!(kinds(&decided(&seen)), ["unpause"]);
+    }
+}
+
+#[test]
 fn the_uid_beside_a_verdict_is_that_of_the_host_of_which_it_was_decided() {
     let noted = |verdict: Option<&Owner>| {
         json!({"metadata": {"annotations": {
