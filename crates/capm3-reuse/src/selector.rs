@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use api_types::capm3::{HostSelector, Requirement};
 use controller_kit::config::is_label_value;
 
+use crate::text;
+
 /// Labels of an object.
 pub type Labels = BTreeMap<String, String>;
 
@@ -13,35 +15,44 @@ pub type Labels = BTreeMap<String, String>;
 pub struct Selector {
     /// Labels that a host must have.
     pub equals: Labels,
-    rules: Vec<Rule>,
+    rules: Vec<LabelRule>,
+}
+
+/// What a rule wants of the label with its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operator {
+    OneOf,
+    NoneOf,
+    Has,
+    Lacks,
+    Above,
+    Below,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Rule {
-    OneOf(String, Vec<String>),
-    NoneOf(String, Vec<String>),
-    Has(String),
-    Lacks(String),
-    Above(String, i64),
-    Below(String, i64),
+struct LabelRule {
+    key: String,
+    operator: Operator,
+    values: Vec<String>,
 }
 
 impl Selector {
     /// Reads a selector; the error says which part of it to change.
     pub fn read(selector: &HostSelector) -> Result<Self, String> {
         for (key, value) in &selector.match_labels {
-            check_key(key, "matchLabels")?;
-            check_value(value, key)?;
+            check_key(key)?;
+            check_value(key, value)?;
         }
         let mut equals = selector.match_labels.clone();
         let mut rules = Vec::new();
         for requirement in &selector.match_expressions {
-            match rule(requirement)? {
+            let rule = rule(requirement)?;
+            match &rule.values[..] {
                 // One value is a label that a host must have, and those are found without looking at every host.
-                Rule::OneOf(key, mut values) if values.len() == 1 && !equals.contains_key(&key) => {
-                    equals.extend(values.pop().map(|value| (key, value)));
+                [value] if rule.operator == Operator::OneOf && !equals.contains_key(&rule.key) => {
+                    equals.insert(rule.key, value.clone());
                 }
-                rule => rules.push(rule),
+                _ => rules.push(rule),
             }
         }
         Ok(Self { equals, rules })
@@ -61,73 +72,64 @@ impl Selector {
     /// Whether an object with these labels breaks none of the rules that are no plain label. Where there is none, no
     /// label is read.
     pub fn allows<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
-        let is_in = |values: &[String], it: &str| values.iter().any(|value| value == it);
-        let number = |key: &str| label(key).and_then(|it| it.parse::<i64>().ok());
-        self.rules.iter().all(|rule| match rule {
-            Rule::OneOf(key, values) => label(key).is_some_and(|it| is_in(values, it)),
-            Rule::NoneOf(key, values) => label(key).is_none_or(|it| !is_in(values, it)),
-            Rule::Has(key) => label(key).is_some(),
-            Rule::Lacks(key) => label(key).is_none(),
-            Rule::Above(key, than) => number(key).is_some_and(|it| it > *than),
-            Rule::Below(key, than) => number(key).is_some_and(|it| it < *than),
+        let number = |text: &str| text.parse::<i64>().ok();
+        self.rules.iter().all(|LabelRule { key, operator, values }| {
+            let found = label(key);
+            let is_in = || found.is_some_and(|it| values.iter().any(|value| value == it));
+            let numbers = || found.and_then(number).zip(number(values.first()?));
+            match operator {
+                Operator::OneOf => is_in(),
+                Operator::NoneOf => !is_in(),
+                Operator::Has => found.is_some(),
+                Operator::Lacks => found.is_none(),
+                Operator::Above => numbers().is_some_and(|(it, than)| it > than),
+                Operator::Below => numbers().is_some_and(|(it, than)| it < than),
+            }
         })
     }
 }
 
-fn rule(requirement: &Requirement) -> Result<Rule, String> {
-    let Requirement { key, operator, values, .. } = requirement;
-    check_key(key, "matchExpressions")?;
-    let needs_values = || {
-        if values.is_empty() {
-            return Err(format!("hostSelector: operator {operator} of {key:?} needs values"));
-        }
-        values.iter().try_for_each(|value| check_value(value, key))?;
-        Ok((key.clone(), values.clone()))
-    };
-    let takes_none = || {
-        if values.is_empty() {
-            return Ok(key.clone());
-        }
-        Err(format!("hostSelector: operator {operator} of {key:?} takes no values: empty the list"))
-    };
-    let takes_number = || match values.as_slice() {
-        [value] => value.parse::<i64>().map(|than| (key.clone(), than)).map_err(|_| {
-            format!(
-                "hostSelector: operator {operator} of {key:?} needs a whole number, not {value:?}"
-            )
-        }),
-        _ => Err(format!("hostSelector: operator {operator} of {key:?} needs one whole number")),
-    };
+fn rule(requirement: &Requirement) -> Result<LabelRule, String> {
+    let Requirement { key, operator: word, values, .. } = requirement;
+    check_key(key)?;
     // CAPM3 takes these words in any case, and those of label selectors in text form.
-    match operator.to_ascii_lowercase().as_str() {
-        "in" | "=" | "==" => needs_values().map(|(key, values)| Rule::OneOf(key, values)),
-        "notin" | "!=" => needs_values().map(|(key, values)| Rule::NoneOf(key, values)),
-        "exists" => takes_none().map(Rule::Has),
-        "doesnotexist" | "!" => takes_none().map(Rule::Lacks),
-        "gt" => takes_number().map(|(key, than)| Rule::Above(key, than)),
-        "lt" => takes_number().map(|(key, than)| Rule::Below(key, than)),
-        _ => Err(format!(
-            "hostSelector: operator {operator:?} of {key:?} is not known: use In, NotIn, Exists or DoesNotExist, or Gt or Lt for numbers"
-        )),
+    let operator = match word.to_ascii_lowercase().as_str() {
+        "in" | "=" | "==" => Operator::OneOf,
+        "notin" | "!=" => Operator::NoneOf,
+        "exists" => Operator::Has,
+        "doesnotexist" | "!" => Operator::Lacks,
+        "gt" => Operator::Above,
+        "lt" => Operator::Below,
+        _ => return Err(text::operator_unknown(word, key)),
+    };
+    let takes_them = match operator {
+        Operator::OneOf | Operator::NoneOf => !values.is_empty(),
+        Operator::Has | Operator::Lacks => values.is_empty(),
+        Operator::Above | Operator::Below => {
+            matches!(&values[..], [value] if value.parse::<i64>().is_ok())
+        }
+    };
+    if !takes_them {
+        return Err(text::operator_takes(operator, word, key));
     }
+    if matches!(operator, Operator::OneOf | Operator::NoneOf) {
+        values.iter().try_for_each(|value| check_value(key, value))?;
+    }
+    Ok(LabelRule { key: key.clone(), operator, values: values.clone() })
 }
 
-fn check_key(key: &str, place: &str) -> Result<(), String> {
+fn check_key(key: &str) -> Result<(), String> {
     let (prefix, name) =
         key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
     let prefix_fits =
         prefix.is_none_or(|prefix| prefix.len() <= 253 && prefix.split('.').all(is_label_value));
-    if is_label_value(name) && prefix_fits {
-        return Ok(());
-    }
-    Err(format!("hostSelector.{place}: {key:?} is no label key"))
+    let fits = is_label_value(name) && prefix_fits;
+    if fits { Ok(()) } else { Err(text::no_label_key(key)) }
 }
 
-fn check_value(value: &str, key: &str) -> Result<(), String> {
-    if value.is_empty() || is_label_value(value) {
-        return Ok(());
-    }
-    Err(format!("hostSelector: {value:?} of {key:?} is no label value"))
+fn check_value(key: &str, value: &str) -> Result<(), String> {
+    let fits = value.is_empty() || is_label_value(value);
+    if fits { Ok(()) } else { Err(text::no_label_value(value, key)) }
 }
 
 #[cfg(test)]
@@ -204,7 +206,7 @@ mod tests {
     fn what_cannot_be_read_is_refused_with_what_to_change() {
         for (key, operator, values, told) in [
             ("rack", "Near", &["a"][..], "use In, NotIn, Exists or DoesNotExist, or Gt"),
-            ("rack", "Gt", &["a"][..], "needs a whole number"),
+            ("rack", "Gt", &["a"][..], "needs one whole number"),
             ("rack", "Gt", &["1", "2"][..], "needs one whole number"),
             ("rack", "In", &[][..], "needs values"),
             ("rack", "Exists", &["a"][..], "takes no values"),

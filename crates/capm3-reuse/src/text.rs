@@ -13,6 +13,7 @@ use crate::index::{Choice, Unfit};
 use crate::machine::is_same;
 use crate::reservation::Owner;
 use crate::seen::{HostSeen, Hosts, Node, Sought};
+use crate::selector::Operator;
 
 pub(crate) const UNOWNED: &str = "No Machine owns this Metal3Machine";
 pub(crate) const MACHINE_DELETING: &str =
@@ -153,6 +154,29 @@ pub(crate) fn none_free(
     });
     format!(
         "No free host matches: one that is available, healthy, not paused, {labels}{unfit}{labelled}"
+    )
+}
+
+pub(crate) fn no_label_key(key: &str) -> String {
+    format!("hostSelector: {key:?} is no label key")
+}
+
+pub(crate) fn no_label_value(value: &str, key: &str) -> String {
+    format!("hostSelector: {value:?} of {key:?} is no label value")
+}
+
+pub(crate) fn operator_takes(operator: Operator, word: &str, key: &str) -> String {
+    let takes = match operator {
+        Operator::OneOf | Operator::NoneOf => "needs values",
+        Operator::Has | Operator::Lacks => "takes no values: empty the list",
+        Operator::Above | Operator::Below => "needs one whole number",
+    };
+    format!("hostSelector: operator {word} of {key:?} {takes}")
+}
+
+pub(crate) fn operator_unknown(word: &str, key: &str) -> String {
+    format!(
+        "hostSelector: operator {word:?} of {key:?} is not known: use In, NotIn, Exists or DoesNotExist, or Gt or Lt for numbers"
     )
 }
 
