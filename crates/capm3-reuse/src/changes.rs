@@ -1,6 +1,7 @@
 //! Which machines and hosts are looked at when something changes.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use api_types::ContractVersion;
 use api_types::capi::{Cluster, Machine};
@@ -18,10 +19,21 @@ use kube::ResourceExt as _;
 use crate::context::Context;
 use crate::model::Key;
 use crate::observe::Scope;
-use crate::outline::{OfOwner, Outline};
+use crate::outline::cluster_outline;
 use crate::reservation::{Kept, label_of};
 
+/// How long changes are gathered for a kept host, or for replicas that follow hosts: a status says how far an object is, and
+/// changes far more often than what matters to others.
+const CHANGES_GATHERED_FOR: Duration = Duration::from_secs(1);
+
 impl Context {
+    fn wake_later(&self, keys: impl IntoIterator<Item = Key>) {
+        for key in keys {
+            let class = self.class(&key);
+            self.lookout.enqueue_after(key, class, CHANGES_GATHERED_FOR);
+        }
+    }
+
     fn wake(&self, keys: impl IntoIterator<Item = Key>) {
         for key in keys {
             let class = self.class(&key);
@@ -53,12 +65,7 @@ impl Context {
         let concerned = self.index.with(|index| index.update(namespace, name, now.clone()));
         let naming = self.naming.keys(&thing(namespace, name)).into_iter().map(|it| it.name);
         self.wake_machines(namespace, naming.chain(concerned));
-        let outline = now.as_deref().map(|it| Outline::of_host(it));
-        // Nobody else goes by it, and there may be many.
-        let counts = self.policy.scale_to_hosts;
-        if counts && self.outlines.is_news("BareMetalHost", &object, outline) {
-            self.wake_scaled(namespace);
-        }
+        self.wake_scaled(namespace);
         let kept = now.as_ref().filter(|host| self.is_to_be_looked_at(host));
         self.look_at(Key::Host(object.clone()), kept.map(|host| &host.metadata));
     }
@@ -76,7 +83,7 @@ impl Context {
 
     /// Has those looked at whose replicas follow the hosts of a namespace.
     fn wake_scaled(&self, namespace: &str) {
-        self.wake(self.scaled_in(namespace));
+        self.wake_later(self.scaled_in(namespace));
     }
 
     /// A `Metal3Machine` appeared, changed or went.
@@ -85,14 +92,10 @@ impl Context {
         let (ObjectKey { namespace, name }, now) = (&object, self.caches.machines.get(&object));
         let host = now.as_ref().and_then(|it| Some(thing(namespace, it.host_name()?)));
         self.naming.update(&object, host.as_deref());
-        let outline = now.as_deref().map(Outline::of_metal);
-        if self.outlines.is_news("Metal3Machine", &object, outline) {
-            let scope = Scope { context: self, namespace };
-            let machine = now.as_deref().unwrap_or(machine);
-            let owner = scope.owner_of(machine, None);
-            self.wake_kept(namespace, owner.map(|it| it.label()).as_deref());
-            self.wake_scaled(namespace);
-        }
+        let scope = Scope { context: self, namespace };
+        let owner = scope.owner_of(now.as_deref().unwrap_or(machine), None);
+        self.wake_kept(namespace, owner.map(|it| it.label()).as_deref());
+        self.wake_scaled(namespace);
         // One that went without giving its host back left that to us.
         let hosts = self.index.with(|index| index.hosts_of(namespace, name));
         let left = hosts.into_iter().filter(|it| self.seems_left(it));
@@ -112,17 +115,12 @@ impl Context {
     /// A Machine appeared, changed or went.
     pub fn machine_changed(&self, machine: &Machine) {
         let object = ObjectKey::of(machine);
-        let now = self.caches.parents.get(&object);
-        let now = now.as_deref().map(Outline::of_machine);
-        if self.outlines.is_news("Machine", &object, now) {
-            self.wake_scaled(&object.namespace);
-            let deployment = machine.label(names::capi::DEPLOYMENT_NAME);
-            let plane = machine.label(names::capi::CONTROL_PLANE_NAME);
-            let owner = deployment.map(|it| (false, it)).or(plane.map(|it| (true, it)));
-            if let Some((is_plane, name)) = owner {
-                self.wake_kept(&object.namespace, Some(&label_of(is_plane, name)));
-            }
+        let deployment = machine.label(names::capi::DEPLOYMENT_NAME).map(|it| (false, it));
+        let plane = machine.label(names::capi::CONTROL_PLANE_NAME).map(|it| (true, it));
+        if let Some((is_plane, name)) = deployment.or(plane) {
+            self.wake_kept(&object.namespace, Some(&label_of(is_plane, name)));
         }
+        self.wake_scaled(&object.namespace);
         self.wake_machines(&object.namespace, metal3_machine(machine).map(str::to_owned));
     }
 
@@ -130,8 +128,13 @@ impl Context {
     pub fn cluster_changed(&self, cluster: &Cluster) {
         let object = ObjectKey::of(cluster);
         let ObjectKey { namespace, name } = &object;
-        let now = self.caches.clusters.get(&object);
-        if !self.outlines.is_news("Cluster", &object, now.as_deref().map(Outline::of_cluster)) {
+        let now = self.caches.clusters.get(&object).as_deref().map(cluster_outline);
+        let before = self.clusters.with(|all| match now {
+            Some(now) => all.insert(object.clone(), now),
+            None => all.remove(&object),
+        });
+        // Its status counts machines: ten thousand of them are not to be looked at for each.
+        if now.is_some() && now == before {
             return;
         }
         self.wake_kept(namespace, None);
@@ -182,24 +185,30 @@ impl Context {
         Foreign<K>: Watchable,
     {
         let object = ObjectKey::of(owner);
-        let now = cache.get(&object);
         if let Some(key) = key {
+            let now = cache.get(&object);
             let scaled = now.as_ref().map(|it| &it.metadata).filter(|it| self.follows_hosts(it));
             self.look_at(key(object.clone()), scaled);
         }
-        let now = now.map(|it| Outline::of(OfOwner::seen(self.served, &it)));
-        if self.outlines.is_news(K::KIND, &object, now) {
-            let label = label_of(K::GROUP == CONTROL_PLANE_GROUP, &object.name);
-            self.wake_kept(&object.namespace, Some(&label));
-            self.wake_scaled(&object.namespace);
-        }
+        let label = label_of(K::GROUP == CONTROL_PLANE_GROUP, &object.name);
+        self.wake_kept(&object.namespace, Some(&label));
+        self.wake_scaled(&object.namespace);
     }
 
-    /// Has the hosts looked at that are kept under a label, or all that are kept.
+    /// Has the hosts looked at that are kept under a label, or all that are kept. An owner that is not watched is asked for each
+    /// time: its machines alone are no reason, and it is looked at from time to time.
     fn wake_kept(&self, namespace: &str, label: Option<&str>) {
-        let key = |name| Key::Host(ObjectKey { namespace: namespace.to_owned(), name });
+        let is_watched = |key: &ObjectKey| {
+            let host = self.caches.hosts.get(key);
+            match host.and_then(|it| Kept::of(&it)) {
+                Some(Kept::For(owner)) => self.served.watches(&owner),
+                _ => true,
+            }
+        };
         let kept = self.index.with(|index| index.kept(namespace, label));
-        self.wake(kept.into_iter().map(key));
+        let kept = kept.into_iter().map(|it| ObjectKey::new(namespace, &it));
+        let kept = kept.filter(|it| label.is_none() || is_watched(it));
+        self.wake_later(kept.map(Key::Host));
     }
 }
 

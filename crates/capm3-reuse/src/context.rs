@@ -1,6 +1,6 @@
 //! What every pass shares, and what the caches know.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use api_types::ContractVersion;
@@ -22,7 +22,6 @@ use kube::{Api, Resource};
 use crate::index::Index;
 use crate::metrics::Metrics;
 use crate::model::Key;
-use crate::outline::Outlines;
 use crate::served::Served;
 use crate::settings::Policy;
 
@@ -44,8 +43,8 @@ pub struct Context {
     pub looks: Lanes<ObjectKey>,
     /// What the watches have shown.
     pub caches: Caches,
-    /// By what decisions were made.
-    pub outlines: Outlines,
+    /// By what of each cluster decisions were made.
+    pub clusters: Shared<HashMap<ObjectKey, u64>>,
     /// Machines by the host that they name.
     pub naming: Links<ObjectKey>,
     /// Hosts that are kept, or that their machines left, and whose replicas follow hosts.
@@ -197,7 +196,7 @@ pub(crate) mod tests {
             index,
             looks: crate::looks::among(1),
             caches,
-            outlines: Outlines::default(),
+            clusters: Shared::default(),
             naming: Links::default(),
             looked_at: Shared::default(),
             kit,

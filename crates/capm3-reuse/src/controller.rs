@@ -20,7 +20,6 @@ use crate::index::Index;
 use crate::metrics::Metrics;
 use crate::model::{Decision, Key, Memory, Observed, Seen, Write};
 use crate::observe::PASS_DEADLINE;
-use crate::outline::Outlines;
 use crate::reason::Reason;
 use crate::settings::Policy;
 use crate::{looks, observe, served, write};
@@ -70,7 +69,7 @@ pub async fn run(kit: Kit, policy: Policy) -> Result<(), String> {
             claims: claims.cache(),
             data: data.cache(),
         },
-        outlines: Outlines::default(),
+        clusters: Shared::default(),
         naming: Links::default(),
         looked_at: Shared::default(),
         kit: kit.clone(),

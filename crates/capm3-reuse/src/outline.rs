@@ -1,22 +1,14 @@
-//! Objects as far as decisions about others depend on them: a change of anything else matters to nobody.
-
-use std::collections::HashMap;
-use std::fmt::Debug;
+//! Owners of machines and clusters, as far as decisions about others depend on them.
 
 use api_types::ContractVersion;
-use api_types::capi::{self, Cluster, Machine, OwnerStatus};
-use api_types::capm3::Metal3Machine;
+use api_types::capi::{self, Cluster, OwnerStatus};
 use api_types::foreign::{Foreign, ForeignKind, Unknown};
-use api_types::metal3::BareMetalHost;
 use api_types::names;
 use api_types::names::capi::GROUP;
 use api_types::reference::ObjectRef;
-use controller_kit::engine::{ObjectKey, Shared};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Value, json};
 
-use crate::host;
-use crate::machine::is_housed;
 use crate::reservation::{Owner, fingerprint};
 use crate::served::Served;
 
@@ -61,7 +53,7 @@ impl OfOwner {
         let cluster = spec.get("clusterName").and_then(Value::as_str).map(str::to_owned);
         Self {
             owner,
-            metadata: decided_by(metadata),
+            metadata: metadata.clone(),
             replicas,
             template: template_in(data),
             cluster: cluster.or_else(|| cluster_of(metadata)),
@@ -93,16 +85,6 @@ pub(crate) const PLACES: [&str; 5] = [
 pub(crate) fn template_in(owner: &Value) -> Option<ObjectRef> {
     let found = PLACES.iter().filter_map(|place| owner.pointer(place)).find(|it| !it.is_null())?;
     serde_json::from_value(found.clone()).ok()
-}
-
-/// Metadata without what changes with every write.
-fn decided_by(metadata: &ObjectMeta) -> ObjectMeta {
-    ObjectMeta {
-        resource_version: None,
-        generation: None,
-        managed_fields: None,
-        ..metadata.clone()
-    }
 }
 
 /// Whether machines of an older template are still to be replaced, as far as the owner's controller says. What it does not
@@ -151,82 +133,18 @@ pub(crate) fn named(group: &str, version: ContractVersion, kind: &str, meta: &Ob
     }
 }
 
-/// What decisions about others were made by, in eight bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outline(u64);
-
-impl Outline {
-    /// Of what matters.
-    pub(crate) fn of(matters: impl Debug) -> Self {
-        Self(fingerprint(&format!("{matters:?}")))
-    }
-
-    /// All of a cluster that a decision depends on.
-    pub fn of_cluster(cluster: &Cluster) -> Self {
-        let (metadata, spec) = (&cluster.metadata, &cluster.spec);
-        let is_going = metadata.deletion_timestamp.is_some();
-        let state = (is_going, cluster.is_paused(), cluster.infrastructure_provisioned());
-        Self::of((&metadata.uid, state, &spec.infrastructure_ref, &spec.control_plane_ref))
-    }
-
-    /// All of a Machine that a decision about a host depends on which is kept for the owner of the Machine.
-    pub fn of_machine(machine: &Machine) -> Self {
-        let metadata = &machine.metadata;
-        let owners = metadata.owner_references.iter().flatten();
-        let owners: Vec<&str> = owners.map(|it| it.uid.as_str()).collect();
-        let is_going = metadata.deletion_timestamp.is_some();
-        let labels = [names::capi::DEPLOYMENT_NAME, names::capi::CONTROL_PLANE_NAME];
-        let labels = labels.map(|key| machine.label(key));
-        Self::of((&metadata.uid, is_going, labels, owners, &machine.spec.infrastructure_ref))
-    }
-
-    /// All of a `Metal3Machine` that decides whether its owner needs a kept host: whether it has one, and which it would take.
-    pub fn of_metal(machine: &Metal3Machine) -> Self {
-        Self::of((machine.host_name(), is_housed(machine), &machine.spec.host_selector))
-    }
-
-    /// All of a host that decides how many machines there may be.
-    pub fn of_host(host: &BareMetalHost) -> Self {
-        let (metadata, spec) = (&host.metadata, &host.spec);
-        let is_going = metadata.deletion_timestamp.is_some();
-        let comes = (host::is_ready(host), host::is_on_its_way(host), host::may_be_ready(host));
-        Self::of((&metadata.labels, is_going, &spec.consumer_ref, comes))
-    }
-}
-
-/// The outlines of all objects. A status says how far an object is, and changes far more often than what matters: ten thousand
-/// machines of a cluster are not to be looked at for each.
-#[derive(Default)]
-pub struct Outlines(Shared<HashMap<(&'static str, ObjectKey), Outline>>);
-
-impl Outlines {
-    /// Whether anything that matters changed of an object of this kind. What is gone is forgotten.
-    pub fn is_news(&self, kind: &'static str, key: &ObjectKey, now: Option<Outline>) -> bool {
-        let key = (kind, key.clone());
-        self.0.with(|all| {
-            let Some(now) = now else {
-                all.remove(&key);
-                return true;
-            };
-            all.insert(key, now) != Some(now)
-        })
-    }
+/// All of a cluster that a decision depends on, in eight bytes.
+pub(crate) fn cluster_outline(cluster: &Cluster) -> u64 {
+    let (metadata, spec) = (&cluster.metadata, &cluster.spec);
+    let is_going = metadata.deletion_timestamp.is_some();
+    let state = (is_going, cluster.is_paused(), cluster.infrastructure_provisioned());
+    let matters = (&metadata.uid, state, &spec.infrastructure_ref, &spec.control_plane_ref);
+    fingerprint(&format!("{matters:?}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn it_is_news_once_and_again_when_it_was_gone() {
-        let key = ObjectKey { namespace: "ns".to_owned(), name: "m".to_owned() };
-        let all = Outlines::default();
-        let told = [Some(1), Some(1), Some(2), None, Some(2)]
-            .map(|now| all.is_news("Any", &key, now.map(Outline::of)));
-        assert_eq!(told, [true, false, true, true, true]);
-        let of_another_kind = all.is_news("Other", &key, Some(Outline::of(2)));
-        assert!(of_another_kind);
-    }
 
     #[test]
     fn what_a_cluster_counts_matters_to_no_machine() {
@@ -235,7 +153,7 @@ mod tests {
             for (field, value) in more.as_object().into_iter().flatten() {
                 it[field] = value.clone();
             }
-            Outline::of_cluster(&serde_json::from_value(it).unwrap())
+            cluster_outline(&serde_json::from_value(it).unwrap())
         };
         let before = of(json!({"status": {"workers": {"replicas": 1}}}));
         assert_eq!(
@@ -249,32 +167,6 @@ mod tests {
             json!({"status": {"initialization": {"infrastructureProvisioned": true}}}),
             json!({"metadata": {"name": "c", "uid": "another"}}),
             json!({"metadata": {"name": "c", "deletionTimestamp": "2026-01-01T00:00:00Z"}}),
-        ] {
-            assert_ne!(before, of(more.clone()), "{more}");
-        }
-    }
-
-    #[test]
-    fn how_far_a_machine_is_matters_to_no_kept_host() {
-        let of = |more: Value| Outline::of_machine(&serde_json::from_value(more).unwrap());
-        let before = of(json!({"metadata": {"name": "m", "resourceVersion": "1"}}));
-        for more in [
-            json!({"metadata": {"name": "m", "resourceVersion": "2"}, "status": {"phase": "Running"}}),
-            json!({"metadata": {"name": "m", "annotations": {"any": "thing"}}}),
-            json!({"metadata": {"name": "m"}, "spec": {"providerID": "metal3://ns/h/m"}}),
-            json!({"metadata": {"name": "m"}, "spec": {"bootstrap": {"dataSecretName": "boot"}}}),
-        ] {
-            assert_eq!(before, of(more.clone()), "{more}");
-        }
-        let owner =
-            json!({"apiVersion": "g/v", "kind": "MachineSet", "name": "s", "uid": "set-uid"});
-        for more in [
-            json!({"metadata": {"uid": "another"}}),
-            json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
-            json!({"metadata": {"labels": {names::capi::DEPLOYMENT_NAME: "md"}}}),
-            json!({"metadata": {"labels": {names::capi::CONTROL_PLANE_NAME: "cp"}}}),
-            json!({"metadata": {"ownerReferences": [owner]}}),
-            json!({"spec": {"infrastructureRef": {"kind": "Metal3Machine", "name": "m"}}}),
         ] {
             assert_ne!(before, of(more.clone()), "{more}");
         }

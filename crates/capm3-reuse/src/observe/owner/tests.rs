@@ -277,60 +277,6 @@ fn seen(
     nowhere(caches, watch_filter)
 }
 
-#[test]
-fn what_an_owner_counts_matters_to_no_kept_host_and_whether_it_rolls_out_does() {
-    let served = Served {
-        core: ContractVersion::V1Beta2,
-        infrastructure: ContractVersion::V1Beta2,
-        control_plane: Some(ContractVersion::V1Beta2),
-        data: false,
-    };
-    let like = |more: &Value| {
-        let mut it = json!({
-            "metadata": {"name": "o", "resourceVersion": "1", "generation": 2},
-            "spec": {"replicas": 3},
-            "status": {"observedGeneration": 2, "upToDateReplicas": 3, "replicas": 3},
-        });
-        crate::decide::tests::merge(&mut it, more);
-        it
-    };
-    let deployment = |more: &Value| {
-        let it: MachineDeployment = serde_json::from_value(like(more)).unwrap();
-        OfOwner::seen(served, &it)
-    };
-    let plane = |more: &Value| {
-        let it: KubeadmControlPlane = serde_json::from_value(like(more)).unwrap();
-        OfOwner::seen(served, &it)
-    };
-    for (more, matters) in [
-        (json!({"metadata": {"resourceVersion": "2"}, "status": {"replicas": 4}}), false),
-        (json!({"status": {"conditions": [{"type": "Available", "status": "True"}]}}), false),
-        (json!({"status": {"upToDateReplicas": 4}}), false),
-        (json!({"status": {"upToDateReplicas": 2}}), true),
-        (json!({"status": {"observedGeneration": 1}}), true),
-        (json!({"spec": {"replicas": 2}}), true),
-        (json!({"metadata": {"uid": "another"}}), true),
-        (json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}), true),
-        (json!({"metadata": {"labels": {names::capi::WATCH_FILTER: "b"}}}), true),
-        (json!({"metadata": {"labels": {names::capi::CLUSTER_NAME: "c"}}}), true),
-        (json!({"metadata": {"annotations": {names::capi::PAUSED: ""}}}), true),
-    ] {
-        let changed =
-            [deployment(&json!({})) != deployment(&more), plane(&json!({})) != plane(&more)];
-        assert_eq!(changed, [matters; 2], "{more}");
-    }
-    let reference = json!({"kind": TEMPLATE_KIND, "name": "t"});
-    let template = json!({"spec": {"infrastructureRef": reference}});
-    for spec in
-        [json!({"template": template}), json!({"paused": true}), json!({"clusterName": "c"})]
-    {
-        let more = json!({"spec": spec});
-        assert_ne!(deployment(&json!({})), deployment(&more), "{more}");
-    }
-    let more = json!({"spec": {"machineTemplate": template}});
-    assert_ne!(plane(&json!({})), plane(&more));
-}
-
 /// Or a reservation would end for what only one of them says.
 #[test]
 fn an_owner_is_the_same_whether_it_is_decoded_or_read_live() {
