@@ -191,7 +191,7 @@ reasons! {
             see: "controllers/capm3-reuse.md#other-control-planes";
         OwnerUnanswered: Kind::EndsWithin(SEEN_TO_WITHIN),
             "The owner or the template could not be read just now. The host is not cleaned before, so no reservation is lost.",
-            "Wait: the controller retries every 20 s. If it lasts, correct the error in the message.",
+            "Wait: the controller retries every 10 s. If it lasts, correct the error in the message.",
             on: [READY],
             more: "The error often comes from a conversion webhook, or from a missing permission of the chart's own role.";
         Deprovisioning: Kind::EndsWithin(INSTALLED_WITHIN),
