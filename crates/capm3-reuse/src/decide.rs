@@ -16,7 +16,7 @@ mod serve;
 
 use std::time::Duration;
 
-use api_types::capi::{self, Cluster, Machine};
+use api_types::capi::{Cluster, Machine};
 use api_types::capm3::Metal3Machine;
 use api_types::condition::Condition;
 use api_types::names;
@@ -26,6 +26,7 @@ use controller_kit::engine::{Event, Next, Reason as _, Rule};
 use controller_kit::rule_book;
 use k8s_openapi::jiff::Timestamp;
 
+use crate::machine::was_up;
 use crate::model::{
     Decision, KeptSeen, LeftSeen, MachineSeen, Observed, ScaledSeen, ToldRefusal, Write,
 };
@@ -151,6 +152,13 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
     }
 }
 
+/// Whether a machine gets a host if there is one, but for what can only be looked for.
+pub fn looks_for_host(seen: &MachineSeen) -> bool {
+    let (Parent::Here(parent), Some(cluster)) = (&seen.parent, &seen.cluster) else { return false };
+    let needs_none = seen.own_host().is_some() || was_up(&seen.machine) || seen.is_paused();
+    !needs_none && entry::lack(seen, parent, cluster).is_none()
+}
+
 /// How many replicas there are to be, if not as many as now.
 pub fn scales_to(seen: &ScaledSeen) -> Option<i32> {
     let is_free = SCALED.iter().all(|rule| (rule.decide)(seen).is_none());
@@ -221,9 +229,7 @@ fn on_host(reason: Reason, text: &str) -> Event {
 
 /// Nothing is written but that it is so.
 fn paused(case: &Case<'_>) -> Option<Decision> {
-    let is_paused = capi::is_paused(&case.machine.metadata)
-        || case.seen.cluster.as_ref().is_some_and(Cluster::is_paused);
-    if !is_paused {
+    if !case.seen.is_paused() {
         return None;
     }
     let text = text::paused(case.machine.label(names::capi::WATCH_FILTER));

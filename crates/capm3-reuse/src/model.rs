@@ -412,6 +412,18 @@ impl MachineSeen {
         self.host.here().filter(|host| host::is_of(host, &self.machine))
     }
 
+    /// Whether it or its Cluster is paused.
+    pub fn is_paused(&self) -> bool {
+        capi::is_paused(&self.machine.metadata)
+            || self.cluster.as_ref().is_some_and(Cluster::is_paused)
+    }
+
+    /// Whether it has a host that is not told yet what to install.
+    pub fn is_to_be_installed(&self) -> bool {
+        let is_untold = |host| !host::is_told_what_to_install(host);
+        self.own_host().is_some_and(is_untold) && !self.machine.is_provisioned()
+    }
+
     /// The owner whose hosts this machine may have.
     pub fn keeps_for(&self) -> Option<&Owner> {
         self.owner.as_ref().filter(|_| matches!(self.reuse, Reuse::On | Reuse::Unknown))
@@ -456,9 +468,8 @@ impl MachineSeen {
         let goes = [&machine.metadata, &parent.metadata, &cluster.metadata]
             .iter()
             .any(|it| it.deletion_timestamp.is_some());
-        let is_paused = capi::is_paused(&machine.metadata) || cluster.is_paused();
         let is_found = parent.node_name().is_some();
-        if goes || is_paused || !machine.is_provisioned() || is_found {
+        if goes || self.is_paused() || !machine.is_provisioned() || is_found {
             return None;
         }
         // Another form of ID is a cloud provider's.

@@ -19,12 +19,10 @@ use kube::ResourceExt as _;
 use kube::api::Api;
 
 use crate::context::Context;
-use crate::decide::{decide, is_settled};
+use crate::decide::{decide, is_settled, looks_for_host};
 use crate::host;
 use crate::index::Wish;
-use crate::machine::{
-    created, given_up, host_name_bytes, intended, is_held, was_associated, was_up,
-};
+use crate::machine::{created, given_up, host_name_bytes, intended, is_held, was_associated};
 use crate::model::{HeldBack, MachineSeen, Memory, Observed, Seen};
 use crate::outline::owner_of_kind;
 use crate::reason::Reason;
@@ -160,10 +158,10 @@ impl Scope<'_> {
             }
             return Ok(Some(seen));
         }
-        if may_have_a_host(&seen) {
+        if looks_for_host(&seen) {
             seen.reuse = self.reuse(&machine).await?;
             self.look_for_host(&mut seen).await?;
-        } else if is_to_be_installed(&seen) {
+        } else if seen.is_to_be_installed() {
             if matches!(seen.data, Data::Rendered { .. }) {
                 seen.data = self.live_data(&machine).await?;
             }
@@ -378,21 +376,6 @@ fn cleaning_mode(
     said.or_else(|| machine.spec.automated_cleaning_mode.clone().filter(|_| !is_gone))
 }
 
-/// Whether all is there that a machine needs before it gets a host. What is missing is told by the rules; here it only
-/// saves looking for a host.
-fn may_have_a_host(seen: &MachineSeen) -> bool {
-    let Parent::Here(parent) = &seen.parent else { return false };
-    seen.own_host().is_none()
-        && parent.metadata.deletion_timestamp.is_none()
-        && parent.spec.bootstrap.data_secret_name.is_some()
-        && !was_up(&seen.machine)
-        && seen
-            .cluster
-            .as_ref()
-            .is_some_and(|cluster| cluster.infrastructure_provisioned() && !cluster.is_paused())
-        && !api_types::capi::is_paused(&seen.machine.metadata)
-}
-
 /// What the machine wants, as far as that can be understood.
 pub fn wish(seen: &MachineSeen) -> Option<Wish> {
     let machine = &seen.machine;
@@ -410,12 +393,6 @@ pub fn wish(seen: &MachineSeen) -> Option<Wish> {
         name_bytes: host_name_bytes(machine),
         since: created(machine),
     })
-}
-
-/// Whether the machine has a host that is not told yet what to install.
-fn is_to_be_installed(seen: &MachineSeen) -> bool {
-    let is_untold = |host| !host::is_told_what_to_install(host);
-    seen.own_host().is_some_and(is_untold) && !seen.machine.is_provisioned()
 }
 
 /// Whether there is no object of this name, as far as that may be asked.

@@ -85,7 +85,7 @@ pub(super) fn serve(case: &Case<'_>) -> Option<Decision> {
     let up = host.provisioning_state().is_provisioned() && is_told;
     let has_no_id = has_no_id(machine);
     let by_host = readiness(machine, host, up);
-    if is_told || machine.is_provisioned() {
+    if !seen.is_to_be_installed() {
         if seen.data != Data::NotWanted {
             data_ready = Some(rendered());
         }
