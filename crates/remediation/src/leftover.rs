@@ -37,7 +37,15 @@ pub fn of(
     let external = falsely(CONDITION_EXTERNALLY_REMEDIATED).map(reason);
     let external = external.as_deref().and_then(Reason::parse);
     // The owner was told for want of a host, so there is no record of a try: that the host was lost is said here only.
-    let is_lost = matches!(external, Some(Reason::HostMissing | Reason::HostUnmanaged));
+    let is_lost = matches!(
+        external,
+        Some(
+            Reason::HostUnknown
+                | Reason::HostMissing
+                | Reason::HostNotClaimed
+                | Reason::HostUnmanaged
+        )
+    );
     if falsely(CONDITION_HEALTH_CHECK_SUCCEEDED).is_some_and(waits) {
         all.push(CONDITION_HEALTH_CHECK_SUCCEEDED);
         // Whatever its owner has made of it since: with the next failure it would replace the machine before anybody tries.
@@ -139,7 +147,7 @@ mod tests {
                 (EXTERNAL, "False", external),
             ]))
         };
-        for lost in ["HostMissing", "HostUnmanaged"] {
+        for lost in ["HostUnknown", "HostMissing", "HostNotClaimed", "HostUnmanaged"] {
             for word in [WAITS, "CannotBeRemediated"] {
                 assert_eq!(told(lost, word), [OWNER, EXTERNAL], "{lost} {word}");
             }

@@ -73,7 +73,8 @@ reasons! {
         HostUnknown: Kind::EndsWithin(STEP_MAX),
             "The Machine has no Metal3Machine, or the Metal3Machine names no host.",
             "Make Machine, Metal3Machine and BareMetalHost name each other.",
-            on: [SUCCEEDED];
+            on: [SUCCEEDED],
+            more: "If a health check calls a Machine that had a node unhealthy, its owner replaces it after ten minutes, or after a longer `spec.strategy.timeout`.";
         HostMissing: Kind::EndsWithin(STEP_MAX),
             "The host does not exist.",
             "Restore the host. Machine, Metal3Machine and BareMetalHost must name each other.",
@@ -81,7 +82,8 @@ reasons! {
         HostNotClaimed: Kind::EndsWithin(STEP_MAX),
             "The host names another consumer, or none.",
             "Make Machine, Metal3Machine and BareMetalHost name each other.",
-            on: [SUCCEEDED];
+            on: [SUCCEEDED],
+            more: "If a health check calls a Machine that had a node unhealthy, its owner replaces it after ten minutes, or after a longer `spec.strategy.timeout`.";
         HostNotProvisioned: Kind::Waits,
             "The host is not provisioned: the machine does not run on it yet, or no longer. The controller does not power-cycle it.",
             "Nothing, unless the host should be provisioned.",

@@ -43,6 +43,8 @@ pub struct Machine {
     pub owned: bool,
     /// Whether it is one of a control plane.
     pub control_plane: bool,
+    /// Whether it is to have a `Metal3Machine`, be that there or not.
+    pub metal: bool,
     /// Name of its node, once there is one.
     pub node: Option<String>,
     /// Identity that its node must have.
@@ -217,6 +219,7 @@ impl Machine {
                 .flatten()
                 .any(|it| it.controller == Some(true)),
             control_plane: machine.is_control_plane(),
+            metal: Self::metal(machine).is_some(),
             node: machine.node_name().map(str::to_owned),
             provider_id: machine.spec.provider_id.clone().filter(|it| !it.is_empty()),
             told: told.is_some_and(Condition::is_false),

@@ -400,12 +400,22 @@ fn give_up_machine(
     decision.act(Act::Say(wanted)).note(true, Reason::Exhausted, message)
 }
 
-/// The host is gone, or going: nobody can correct that, and a health check asks for a machine that can never come back. Its owner
-/// is told in the end; there is no host to mark, and none that could become the next machine's.
+/// The host is gone, or going, or no longer the machine's: nobody corrects that, and a health check asks for a machine that can never
+/// come back. Its owner is told in the end; there is no host to mark, and none that could become the next machine's.
 pub(super) fn host_lost(case: &Case<'_>, refusal: &Said) -> Option<Decision> {
     let machine = case.machine().filter(|it| it.healthy == Some(false))?;
-    let goes = case.host().is_some_and(|it| it.unmanaged == Some(Unmanaged::Deleting));
-    if refusal.reason != Reason::HostMissing && !(refusal.reason == Reason::HostUnmanaged && goes) {
+    let is_lost = match refusal.reason {
+        Reason::HostMissing => true,
+        Reason::HostUnmanaged => {
+            case.host().is_some_and(|it| it.unmanaged == Some(Unmanaged::Deleting))
+        }
+        // Objects of a machine that never had a node may not name each other yet.
+        Reason::HostNotClaimed => machine.node.is_some(),
+        // Nor is a machine lost that is none of Metal3's: somebody asks for the wrong one.
+        Reason::HostUnknown => machine.node.is_some() && machine.metal,
+        _ => false,
+    };
+    if !is_lost {
         return None;
     }
     let said = case.standing.said.as_ref().filter(|it| it.reason == refusal.reason)?;

@@ -45,6 +45,7 @@ pub(super) fn machine() -> Machine {
         skipped: false,
         owned: true,
         control_plane: false,
+        metal: true,
         node: Some("n".to_owned()),
         provider_id: None,
         told: false,

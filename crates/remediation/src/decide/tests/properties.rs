@@ -171,6 +171,14 @@ fn worlds() -> impl Any<Value = Observed> {
     )
 }
 
+/// Whether it was said of a Machine with a node that its host is not its own.
+fn has_lost_its_host(seen: &Observed) -> bool {
+    let said = seen.request.standing.said.as_ref().map(|it| it.reason);
+    let had_node = seen.machine.as_ref().is_some_and(|it| it.node.is_some());
+    let is_anothers = seen.host.as_ref().is_some_and(|it| !it.ours);
+    said == Some(Reason::HostNotClaimed) && had_node && is_anothers
+}
+
 fn policies() -> impl Any<Value = Policy> {
     let fencing = prop::sample::select(vec![Fencing::Taint, Fencing::Delete, Fencing::None]);
     let plain = prop::bool::weighted(0.2);
@@ -256,8 +264,8 @@ proptest! {
         }
     }
 
-    /// I12: phases move only along the diagram, and each has steps of its own. A machine is handed over when no try is left,
-    /// and its node is awaited from when its host is on.
+    /// I12: phases move only along the diagram, and each has steps of its own. A machine is handed over when no try is left, or its
+    /// host is another machine's, and its node is awaited from when its host is on.
     #[test]
     fn phases_move_only_along_the_diagram_and_each_has_its_own_steps(
         seen in worlds(), policy in policies(), now in 0_i64..5000,
@@ -266,6 +274,7 @@ proptest! {
         let host = seen.host.as_ref().unwrap();
         let given_up = host.history.is_exhausted("uid") || host.history.gave_up("machine").is_some();
         let mut before = seen.request.standing.clone();
+        let given_up = given_up || has_lost_its_host(&seen);
         for act in decide(&seen, &policy, at(now)).acts {
             let Act::Say(after) = act else { continue };
             let ((from, old), (to, new)) = (words(&before), words(&after));
@@ -389,12 +398,12 @@ proptest! {
         }
     }
 
-    /// I15: the host is marked before the owner is told or the Machine deleted.
+    /// I15: the host is marked before the owner is told or the Machine deleted, unless it is another machine's.
     #[test]
     fn an_owner_is_told_only_of_a_host_that_is_marked(
         seen in worlds(), policy in policies(), now in 0_i64..5000,
     ) {
-        let mut marked = seen.host.as_ref().is_some_and(|it| it.marked);
+        let mut marked = seen.host.as_ref().is_some_and(|it| it.marked) || has_lost_its_host(&seen);
         for act in decide(&seen, &policy, at(now)).acts {
             match act {
                 Act::Host(write) => marked |= write.mark,

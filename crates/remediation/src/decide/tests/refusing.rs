@@ -192,6 +192,53 @@ fn a_request_says_why_it_is_refused_whatever_becomes_of_the_write_to_its_machine
     assert!(now(&asked(), 5).parts().is_empty());
 }
 
+/// A host that was made anew under its name, or that another machine has by now; a `Metal3Machine` that is gone, or names no host.
+#[test]
+fn the_owner_of_a_machine_that_had_a_node_and_lost_its_host_to_others_is_told_in_time() {
+    type Lose = fn(&mut Observed);
+    let losses: [Lose; 3] = [
+        |seen| seen.host.as_mut().unwrap().ours = false,
+        |seen| {
+            seen.metal.as_mut().unwrap().host = None;
+            seen.host = None;
+        },
+        |seen| {
+            seen.metal = None;
+            seen.host = None;
+        },
+    ];
+    for lose in losses {
+        let lost = |change: Lose| {
+            edit(fresh(), |seen| {
+                lose(seen);
+                change(seen);
+                seen.request.standing = said(&now(seen, 0));
+            })
+        };
+        let waits = now(&lost(|_| ()), 599);
+        assert!(waits.acts.is_empty() && waits.again == Some(Duration::from_secs(1)), "{waits:?}");
+        let told = now(&lost(|_| ()), 600);
+        assert!(matches!(told.acts[0], Act::TellOwner(_)) && writes(&told).is_empty(), "{told:?}");
+        assert_eq!(said(&told).phase, Some(Phase::DeletingMachine));
+        // Objects that do not name each other yet wait; and nobody judges a machine that no health check calls unhealthy.
+        let waiting: [Lose; 3] = [
+            |seen| seen.machine.as_mut().unwrap().node = None,
+            |seen| seen.machine.as_mut().unwrap().healthy = None,
+            |seen| seen.machine.as_mut().unwrap().healthy = Some(true),
+        ];
+        for change in waiting {
+            let decision = now(&lost(change), 6000);
+            assert!(decision.acts.is_empty(), "{decision:?}");
+        }
+    }
+    let of_another_provider = edit(fresh(), |seen| {
+        (seen.metal, seen.host) = (None, None);
+        seen.machine.as_mut().unwrap().metal = false;
+        seen.request.standing = said(&now(seen, 0));
+    });
+    assert!(now(&of_another_provider, 6000).acts.is_empty(), "somebody asks for the wrong one");
+}
+
 /// A host that was scrapped: nobody can correct that.
 #[test]
 fn the_owner_of_a_machine_whose_host_is_gone_is_told_when_it_has_not_come_back_in_time() {
