@@ -141,7 +141,7 @@ reasons! {
             on: [SUCCEEDED],
             more: "A host that is off is switched on again after `--fence-timeout`.",
             see: "runbooks/FerriteRemediationWorkloadUnreachable.md";
-        HostHeld: Kind::Waits,
+        HostHeld: Kind::EndsWithin(STEP_MAX),
             "The reboot annotation of another client holds the host off. The attempt goes on when that is gone, with a full timeout.",
             "Remove the annotation that the message names when the host may be on.",
             on: [SUCCEEDED];
@@ -188,9 +188,9 @@ reasons! {
             "Nothing.",
             on: [SUCCEEDED, EVENT],
             more: "The request exists only because of another program's finalizer, or because its Machine is being deleted.";
-        Undoing: Kind::Waits,
+        Undoing: Kind::EndsWithin(STEP_MAX),
             "The controller undoes its changes and has to wait for something. The message names it.",
-            "Wait.",
+            "Wait. If it lasts, make the API server of the workload cluster reachable from the controller.",
             on: [SUCCEEDED, EVENT],
             more: "If the message names `HostOffline`, set `spec.online` of the host to `true` when the host may be on. As a warning event, the message says what may remain.";
         NodeLeft: Kind::EndsWithin(STEP_MAX),

@@ -473,7 +473,7 @@ pub(super) fn undo(case: &Case<'_>, reason: Reason) -> Decision {
     match what_is_left(case, reason, since) {
         Left::Nothing => {}
         Left::Look => return Decision { needs_node: true, ..decision },
-        Left::Wait(wait, since) => return remember(case, decision, since).again(wait),
+        Left::Wait(wait, since) => return undoing(remember(case, decision, since).again(wait)),
         Left::GivenUp(what) => decision = give_up(case, decision, &what),
     }
     // What is cut off after the record on the host was ended is told to nobody, and its kubelet writes to the node that is
@@ -486,6 +486,13 @@ pub(super) fn undo(case: &Case<'_>, reason: Reason) -> Decision {
         decision.acts.insert(0, Act::Settled);
     }
     decision.act(Act::RemoveFinalizer)
+}
+
+/// What is undone of a machine that is well waits, and does not rest: a node that stays out of service for hours is overdue.
+fn undoing(decision: Decision) -> Decision {
+    // What this pass tells of the success counts as one.
+    let is_wait = decision.reason == Reason::Recovered && decision.notes.is_empty();
+    if is_wait { Decision { reason: Reason::Undoing, ..decision } } else { decision }
 }
 
 /// Whether a request that is withdrawn leaves a Machine that still says that it is waited for. What the Machine says since

@@ -1,5 +1,7 @@
 //! Nothing of ours stays on a node, and where that cannot be helped, somebody is told.
 
+use controller_kit::engine::reasons::Kind;
+
 use super::*;
 
 fn tainted() -> Node {
@@ -425,4 +427,25 @@ fn the_host_remembers_the_cluster_of_a_node_where_the_request_does_not_say_it() 
     assert_eq!((gone.cluster_name(), gone.node_name()), (Some("c"), Some("n")));
     let labelled = writes(&now(&fresh(), 0))[0].history.clone().unwrap();
     assert_eq!(labelled.open("uid").unwrap().cluster, None, "its label says so");
+}
+
+/// The health check says that the node is back, and only this process has no way to its cluster.
+#[test]
+fn a_taint_that_waits_for_its_cluster_beside_a_machine_that_is_well_is_overdue_after_a_while() {
+    let well = edit(away(recovering()), |seen| {
+        seen.machine.as_mut().unwrap().healthy = Some(true);
+    });
+    let back = now(&well, 30);
+    assert_eq!(back.reason, Reason::Recovered, "the success is told as one");
+    let told = edit(well, |seen| {
+        seen.request.standing = said(&back);
+        seen.host.as_mut().unwrap().history = writes(&back)[0].history.clone().unwrap();
+    });
+    let waits = now(&told, 40);
+    assert!(waits.acts.is_empty() && waits.again.is_some(), "{waits:?}");
+    assert_eq!(waits.reason, Reason::Undoing);
+    for reason in [Reason::Undoing, Reason::HostHeld] {
+        let kind = reason.about().kind;
+        assert!(matches!(kind, Kind::EndsWithin(_)), "{reason:?}: {kind:?}");
+    }
 }
