@@ -138,6 +138,8 @@ pub struct Observed {
     pub cluster: ClusterSeen,
     /// Why another member of the same control plane goes first.
     pub member: Option<Ahead>,
+    /// Whether its control plane has no other member, as far as Machines were read.
+    pub only_member: bool,
     /// Its `Metal3Machine`.
     pub metal: Option<Metal>,
     /// The host that the `Metal3Machine` names.

@@ -154,6 +154,23 @@ fn mark(context: &Context, seen: &mut Observed, memory: &Memory) {
     let request = &seen.request;
     let of_name = ObjectKey::new(&request.namespace, &request.name);
     seen.rival = context.requests_for(&of_name).any(|it| it.group != request.group);
+    let member = seen.machine.as_ref().filter(|it| it.control_plane);
+    seen.only_member = member.is_some_and(|it| {
+        other_members(context, &request.namespace, &it.cluster, &it.name).next().is_none()
+    });
+}
+
+/// The Machines of a control plane but the one of this name.
+fn other_members<'a>(
+    context: &Context,
+    namespace: &str,
+    cluster: &'a str,
+    name: &'a str,
+) -> impl Iterator<Item = Arc<capi::Machine>> {
+    let is_other = move |it: &Arc<capi::Machine>| {
+        it.is_control_plane() && it.spec.cluster_name == cluster && it.name_any() != name
+    };
+    context.caches.machines.of_namespace(namespace).filter(is_other)
 }
 
 /// The member of the same control plane that goes first. With `begins` the turn is taken, and the hosts of the others are read after
@@ -170,13 +187,8 @@ async fn first_member(context: &Context, own: &Live, begins: bool) -> Result<Opt
     if begins && let Some(other) = context.turns.take(&cluster, &request.uid, &name) {
         return Ok(Some(Ahead::Trying(other)));
     }
-    let is_other = |it: &Arc<capi::Machine>| {
-        it.is_control_plane()
-            && it.spec.cluster_name == machine.spec.cluster_name
-            && it.name_any() != name
-    };
-    let machines = context.caches.machines.of_namespace(namespace);
-    let mut others: Vec<_> = machines.filter(is_other).collect();
+    let others = other_members(context, namespace, &machine.spec.cluster_name, &name);
+    let mut others: Vec<_> = others.collect();
     others.sort_by_key(|it| it.name_any());
     if let Some(broken) = context.caches.unread_member(&cluster, &others) {
         let ObjectReference { kind, name, .. } = broken.object;
@@ -276,6 +288,7 @@ fn put_together(mut request: Request, read: Read<'_>) -> Live {
         machine: machine.as_ref().map(Machine::of),
         // One that is on its way out has still Machines to clear up, which is not ours to hinder.
         member: None,
+        only_member: false,
         cluster: cluster
             .map_or(ClusterSeen::Missing, |it| ClusterSeen::Here { paused: it.is_paused() }),
         metal: metal.map(|it| Metal {

@@ -122,7 +122,8 @@ reasons! {
             "The controller has asked for the host to be switched off.",
             "Wait. If it lasts, see whether any program switches the host.",
             promise: Duration::from_secs(5),
-            on: [SUCCEEDED, EVENT];
+            on: [SUCCEEDED, EVENT],
+            more: "As a warning: the machine is the only member of its control plane. If the controllers that switch its host run there, make sure that a person can switch it on.";
         Fencing: Kind::EndsWithin(STEP_MAX),
             "The host is off. The controller moves away what ran on the node.",
             on: [SUCCEEDED, EVENT];

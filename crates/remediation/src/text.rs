@@ -179,6 +179,14 @@ pub const TO_BE_OFF: &str = "the host is asked to be switched off";
 pub const TO_BE_OFF_AGAIN: &str = "the host is asked to be switched off again";
 /// The host was off before we asked, and its power must be read again.
 pub const OFF_ALREADY: &str = "the host already shows off; waiting until its power is read again (status.lastUpdated later than this request)";
+/// A control plane that goes off.
+pub const ONLY_MEMBER: &str = "this is the only member of its control plane: the cluster has no API while the host is off, and if these controllers run there, nobody may switch it on again";
+
+/// The same of a host that is asked.
+pub fn off_with(awaited: &str, what: &str) -> String {
+    format!("{awaited}; {what}")
+}
+
 /// On the Machine, when what was complained of there is corrected.
 pub const AWAITED: &str = "The host is asked to be switched off";
 /// The node's part has begun.

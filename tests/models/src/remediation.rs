@@ -142,6 +142,7 @@ impl State {
             request: request.clone(),
             rival: false,
             member: self.member.then(|| Ahead::Trying("another".to_owned())),
+            only_member: false,
             machine: Some(self.machine.clone()),
             cluster: ClusterSeen::Here { paused: self.paused },
             metal: Some(Metal { paused: false, host: Some("h".to_owned()) }),

@@ -304,6 +304,9 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Decision> {
     // The next try was counted, and cut off before the host was asked. Nobody heard of the end of the one before.
     let older = host.history.open(&case.request.uid);
     let failed = older.map_or(Reason::NotRecovered, |it| how_it_failed(host, it));
+    if let Some(warning) = warn_of_only_member(case) {
+        return Some(warning);
+    }
     let mut decision = Decision::rest(Reason::PowerOff)
         .also(case.finalizer())
         .host(hold(case, host, number, failed));
@@ -317,6 +320,19 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Decision> {
         decision = decision.note(true, failed, text);
     }
     Some(begun(case, decision).again(case.policy.power_off))
+}
+
+/// A control plane goes off with its only member. That is said before the first try, when somebody is there to say and to read it.
+/// A word that is refused keeps nothing waiting: the finalizer, which comes before it, says that it was this request's turn.
+fn warn_of_only_member(case: &Case<'_>) -> Option<Decision> {
+    let is_new = !case.request.finalizer && case.standing.phase.is_none();
+    if !case.seen.only_member || !is_new {
+        return None;
+    }
+    let text = text::of_try(&case.which(), text::ONLY_MEMBER);
+    let said = case.standing.saying(None, Reason::PowerOff, &*text);
+    let decision = Decision::rest(Reason::PowerOff).also(case.finalizer()).act(Act::Say(said));
+    Some(decision.note(true, Reason::PowerOff, text).again(Duration::ZERO))
 }
 
 /// It is told that a try has begun.
@@ -342,7 +358,13 @@ fn awaited(case: &Case<'_>) -> &'static str {
 }
 
 fn asked(case: &Case<'_>, since: Timestamp) -> Standing {
-    let standing = case.at_step(Step::PowerOff, since, Reason::PowerOff, awaited(case));
+    let awaited = awaited(case);
+    let text = if case.seen.only_member {
+        text::off_with(awaited, text::ONLY_MEMBER)
+    } else {
+        awaited.to_owned()
+    };
+    let standing = case.at_step(Step::PowerOff, since, Reason::PowerOff, &text);
     Standing { last: Some(since), ..standing }
 }
 

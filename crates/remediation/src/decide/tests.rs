@@ -129,6 +129,7 @@ pub(crate) fn fresh() -> Observed {
         request: request(),
         rival: false,
         member: None,
+        only_member: false,
         machine: Some(machine()),
         cluster: ClusterSeen::Here { paused: false },
         metal: Some(Metal { paused: false, host: Some("h".to_owned()) }),

@@ -25,6 +25,37 @@ fn the_finalizer_comes_before_the_key_and_what_people_read_after_it() {
     assert_eq!(order(&now(&begun(fresh(), &first), 1)), ["status"]);
 }
 
+/// Its API server, and perhaps whoever switches its host, go off with it.
+#[test]
+fn before_the_only_member_of_a_control_plane_is_cut_off_people_are_told_once() {
+    let alone = edit(fresh(), |seen| {
+        seen.machine.as_mut().unwrap().control_plane = true;
+        seen.only_member = true;
+    });
+    let first = now(&alone, 0);
+    assert_eq!(order(&first), ["finalizer", "status"], "its host is not asked yet");
+    let is_warned = |text: &str| text.contains("the cluster has no API while the host is off");
+    let [note] = first.notes.as_slice() else { panic!("{first:?}") };
+    assert!(note.warning && is_warned(&note.text), "{note:?}");
+    let standing = said(&first);
+    assert!(is_warned(&standing.said.as_ref().unwrap().message) && standing.step.is_none());
+    assert_eq!(first.again, Some(Duration::ZERO));
+    let with_finalizer = edit(alone.clone(), |seen| seen.request.finalizer = true);
+    assert_eq!(order(&now(&with_finalizer, 0)), ["key"], "a word that is refused stops nothing");
+    let told = edit(with_finalizer, |seen| seen.request.standing = standing);
+    let second = now(&told, 0);
+    assert_eq!((order(&second), second.notes.len()), (vec!["key"], 0), "once");
+    let asked = edit(told, |seen| {
+        let host = seen.host.as_mut().unwrap();
+        (host.held, host.history) = (true, writes(&second)[0].history.clone().unwrap());
+    });
+    let third = now(&asked, 1);
+    assert!(is_warned(&said(&third).said.unwrap().message), "it goes on saying so");
+    assert!(third.notes.iter().all(|it| !it.warning), "{third:?}");
+    let of_many = edit(alone, |seen| seen.only_member = false);
+    assert_eq!(order(&now(&of_many, 0)), ["finalizer", "key"]);
+}
+
 #[test]
 fn a_try_names_the_installation_that_it_belongs_to() {
     let policy = Policy { watch_filter: Some("a".to_owned()), ..Policy::default() };

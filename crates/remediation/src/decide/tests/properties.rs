@@ -166,6 +166,7 @@ fn worlds() -> impl Any<Value = Observed> {
             seen.started = rarely().then(|| at(1000));
             seen.rival = rarely();
             seen.member = rarely().then(|| Ahead::Trying("another".to_owned()));
+            seen.only_member = rarely();
             seen
         },
     )
