@@ -188,8 +188,17 @@ pub enum Taint {
     None,
     /// This request, or one that is gone and cannot remove it any more.
     Ours,
+    /// This request, whose mark is still there; somebody took the taint off.
+    TakenOff,
     /// Somebody else, who will remove it.
     Foreign,
+}
+
+impl Taint {
+    /// Whether something of it is on the node that nobody else takes away.
+    pub fn is_ours(self) -> bool {
+        matches!(self, Self::Ours | Self::TakenOff)
+    }
 }
 
 impl Machine {

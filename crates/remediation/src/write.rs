@@ -40,7 +40,7 @@ use crate::model::{LeftBehind, Live, Observed, Place};
 use crate::observe::node::{is_out_of_service, taints};
 use crate::reason::Reason;
 use crate::request::{Group, Request, Standing, key_of, writers};
-use crate::seen::{self, NodeSeen, has_plain};
+use crate::seen::{NodeSeen, has_plain};
 use crate::text;
 
 /// Carries out what was decided about a request.
@@ -110,7 +110,7 @@ fn not_said(version: Option<String>, error: Error) -> Outcome {
 /// there, and then the word of it. A crash in between has the node looked at once more.
 pub async fn clear(context: &Context, left: &LeftBehind) -> Result<Outcome, Error> {
     let LeftBehind { host, uid, node, place } = left;
-    let is_tainted = matches!(node, NodeSeen::Here(node) if node.taint == seen::Taint::Ours);
+    let is_tainted = matches!(node, NodeSeen::Here(node) if node.taint.is_ours());
     if let Some(place) = place.as_ref().filter(|_| is_tainted) {
         place.patch(&Act::Untaint, &place.object, uid).await?;
     }

@@ -465,7 +465,7 @@ pub(super) fn fence(case: &Case<'_>) -> Option<Decision> {
             }
             Fencing::Delete => Some(Act::DeleteNode),
             Fencing::Taint | Fencing::None => match node.taint {
-                Taint::None => Some(Act::Taint),
+                Taint::None | Taint::TakenOff => Some(Act::Taint),
                 Taint::Ours | Taint::Foreign if node.busy == 0 => return None,
                 Taint::Ours | Taint::Foreign => None,
             },

@@ -15,7 +15,7 @@ use crate::leftover::TOLD_WITHIN;
 use crate::model::ClusterSeen;
 use crate::reason::Reason;
 use crate::request::{Said, Standing};
-use crate::seen::{Host, Machine, Node, NodeSeen, Taint, Unmanaged};
+use crate::seen::{Host, Machine, Node, NodeSeen, Unmanaged};
 use crate::settings::Fencing;
 use crate::text;
 
@@ -638,7 +638,7 @@ fn what_is_left(case: &Case<'_>, reason: Reason, since: Timestamp) -> Left {
 pub(super) fn give_back(case: &Case<'_>) -> Vec<Act> {
     let NodeSeen::Here(node) = &case.seen.node else { return Vec::new() };
     let mut acts = Vec::new();
-    if node.taint == Taint::Ours {
+    if node.taint.is_ours() {
         acts.push(Act::Untaint);
     }
     if let Some(backup) = &case.request.backup

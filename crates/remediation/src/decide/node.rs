@@ -136,7 +136,9 @@ pub(super) fn part(case: &Case<'_>, tainting: bool) -> String {
             text::left_alone(text::ANOTHER_MACHINES)
         }
         (NodeSeen::Here(_), Fencing::Delete) => text::NODE_STAYS.to_owned(),
-        (NodeSeen::Here(node), Fencing::Taint) if node.taint == Taint::None && !tainting => {
+        (NodeSeen::Here(Node { taint: Taint::None | Taint::TakenOff, .. }), Fencing::Taint)
+            if !tainting =>
+        {
             text::left_alone(text::NOT_TAINTED)
         }
         (NodeSeen::Here(node), Fencing::Taint) if node.busy == UNKNOWN => {

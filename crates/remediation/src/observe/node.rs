@@ -87,7 +87,8 @@ fn view(object: &Object, sought: &Sought<'_>) -> Node {
         .filter(|it| sought.provider_id.is_some_and(|wanted| wanted != it));
     let ours = taints(object).iter().filter(|it| is_out_of_service(it)).any(is_shutdown);
     let taint = match (taints(object).iter().any(is_out_of_service), by(object)) {
-        (_, Some(by)) if by == sought.request => Taint::Ours,
+        (true, Some(by)) if by == sought.request => Taint::Ours,
+        (false, Some(by)) if by == sought.request => Taint::TakenOff,
         // Whoever set it cannot take it away any more.
         (true, Some(by)) if !(sought.is_there)(by) => Taint::Ours,
         (true, None) if sought.adopted && ours => Taint::Ours,
@@ -243,6 +244,16 @@ mod tests {
         assert_eq!(tainted(Some("dead"), false), Taint::Ours, "its request is gone");
         assert_eq!(tainted(None, false), Taint::Foreign, "a person's");
         assert_eq!(tainted(None, true), Taint::Ours, "CAPM3's, which has begun with this request");
+    }
+
+    #[test]
+    fn a_mark_of_ours_without_its_taint_puts_no_node_out_of_service() {
+        let marked = |by: &str| {
+            let annotations = json!({ OUT_OF_SERVICE_BY: by });
+            seen(&json!({"metadata": {"name": "n", "annotations": annotations}}), false).taint
+        };
+        assert_eq!(marked("uid"), Taint::TakenOff);
+        assert_eq!(marked("dead"), Taint::None);
     }
 
     #[test]

@@ -78,7 +78,8 @@ fn histories() -> impl Any<Value = History> {
 }
 
 fn nodes() -> impl Any<Value = NodeSeen> {
-    let taint = prop::sample::select(vec![Taint::None, Taint::Ours, Taint::Foreign]);
+    let taint =
+        prop::sample::select(vec![Taint::None, Taint::Ours, Taint::TakenOff, Taint::Foreign]);
     let here = (any::<bool>(), taint, 0_u32..2, any::<bool>(), any::<bool>()).prop_map(
         |(ready, taint, busy, foreign, fresh)| {
             NodeSeen::Here(Node {
@@ -380,7 +381,7 @@ proptest! {
         let acts = decide(&seen, &policy, at(now)).acts;
         if acts.contains(&Act::RemoveFinalizer) {
             if let NodeSeen::Here(node) = &seen.node
-                && node.taint == Taint::Ours && seen.node_name().is_some()
+                && node.taint.is_ours() && seen.node_name().is_some()
             {
                 prop_assert!(acts.contains(&Act::Untaint));
             }
