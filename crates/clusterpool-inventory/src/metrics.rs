@@ -277,11 +277,12 @@ impl Counts {
     }
 }
 
-/// Clusters that the pool lacks of its size and does not get by itself, as its condition says. A limit that is reached may be
-/// so only until what is under way has ended.
+/// Clusters that the pool lacks of its size and does not get by itself, as its condition says, or as their installation shows. A limit
+/// that is reached may be so only until what is under way has ended.
 fn short(seen: &Observed) -> usize {
     let is_under_way = |it: &Cluster| {
-        it.deleting && !it.hangs || it.is_installing() && !it.unverified && it.not_begun.is_none()
+        let is_coming = it.is_installing() && !it.unverified && it.not_begun.is_none() && !it.slow;
+        it.deleting && !it.hangs || is_coming
     };
     let under_way = || seen.clusters.iter().filter(|it| is_under_way(it));
     // What is under way may lift them.
@@ -290,7 +291,9 @@ fn short(seen: &Observed) -> usize {
         it.is_false() && !(limits.contains(&it.reason.as_deref()) && under_way().next().is_some())
     };
     let told = find(&seen.pool.status.conditions, CONDITION_CAPACITY_AVAILABLE);
-    if seen.pool.deleting || !told.is_some_and(waits) {
+    // The condition calls it under way: it may be installed yet.
+    let is_slow = seen.clusters.iter().any(|it| it.is_installing() && it.slow);
+    if seen.pool.deleting || !(is_slow || told.is_some_and(waits)) {
         return 0;
     }
     let of_use = seen.clusters.iter().filter(|it| it.is_whole() && it.installed);
@@ -360,6 +363,12 @@ mod tests {
         let mut stuck = say("MaxConcurrent");
         stuck.clusters[1].not_begun = Some(String::new());
         assert_eq!(lacking(&stuck), ("ns/pool".to_owned(), 4.0));
+        // Nor does one come that Hive has installed for hours, whatever the condition says.
+        for reason in ["Available", "MaxConcurrent"] {
+            let mut slow = say(reason);
+            slow.clusters[1].slow = true;
+            assert_eq!(lacking(&slow), ("ns/pool".to_owned(), 4.0), "{reason}");
+        }
         stuck.pool.deleting = true;
         assert_eq!(lacking(&stuck), ("ns/pool".to_owned(), 0.0));
     }

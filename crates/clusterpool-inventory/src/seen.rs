@@ -183,6 +183,8 @@ pub struct Cluster {
     pub not_begun: Option<String>,
     /// Whether it is to be looked after for that: somebody may have deleted what it needs.
     pub idle: bool,
+    /// Whether Hive has been installing it for hours: nobody knows whether it ever will be.
+    pub slow: bool,
     /// Whether it was ever installed.
     pub installed: bool,
     /// Why Hive gave up installing it.

@@ -69,6 +69,7 @@ fn cluster() -> impl Strategy<Value = Cluster> {
             protected,
             not_begun: None,
             idle: false,
+            slow: false,
             installed,
             stopped: words.2.map(str::to_owned),
             stuck,

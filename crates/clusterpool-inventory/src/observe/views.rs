@@ -90,6 +90,7 @@ pub(super) fn cluster(
     let stopped = condition::find(conditions, names::hive::CONDITION_PROVISION_STOPPED);
     let removal = removal_left(it, now);
     let hangs = removal.is_some_and(|left| left.is_zero() || cannot_go(conditions));
+    let installation = installation_left(it, now);
     let reference = it.spec.cluster_pool_ref.as_ref();
     let noted = |key: &str| it.annotation(key).map(str::to_owned);
     let marks = [names::hive::REMOVE_FROM_POOL, names::hive::REMOVE_CLAIMED_FROM_POOL];
@@ -116,6 +117,7 @@ pub(super) fn cluster(
         entry,
         not_begun: None,
         idle: false,
+        slow: installation.is_some_and(|left| left.is_zero()),
         installed,
         stopped: stopped.filter(|it| it.is_true()).map(|it| {
             let words = words(it);
@@ -129,7 +131,7 @@ pub(super) fn cluster(
             _ => None,
         },
     };
-    let late = [left, removal.filter(|_| !hangs)].into_iter().flatten();
+    let late = [left, removal.filter(|_| !hangs), installation].into_iter().flatten();
     (cluster, late.filter(|it| !it.is_zero()).min())
 }
 
@@ -173,6 +175,13 @@ pub(super) fn has_begun(it: &ClusterDeployment) -> bool {
 fn removal_left(it: &ClusterDeployment, now: Timestamp) -> Option<Duration> {
     let since = it.metadata.deletion_timestamp.as_ref()?;
     Some(LONGEST_REMOVAL.saturating_sub(until(since.0, now)))
+}
+
+/// For how long Hive may still be installing the cluster, if it is to be. As long as for a removal: unless the pool limits its tries
+/// it begins another one without end, and says on the cluster of none that it was in vain.
+fn installation_left(it: &ClusterDeployment, now: Timestamp) -> Option<Duration> {
+    let is_to_be = it.spec.installed != Some(true) && it.metadata.deletion_timestamp.is_none();
+    is_to_be.then(|| LONGEST_REMOVAL.saturating_sub(until(created(it), now)))
 }
 
 /// Whether Hive says that it cannot take the cluster down.
@@ -233,6 +242,23 @@ mod tests {
         assert_eq!((left(deleted, 0), left(deleted, 10_799)), (Some(10_800), Some(1)));
         assert_eq!((left(deleted, 10_800), left(deleted, 99_999)), (Some(0), Some(0)));
         assert_eq!(left(None, 99_999), None);
+    }
+
+    #[test]
+    fn a_cluster_that_hive_installs_for_hours_is_slow_and_looked_at_when_it_turns_so() {
+        let seen = |installed: bool, now: i64| {
+            let it = json!({
+                "metadata": { "name": "c", "creationTimestamp": "1970-01-01T00:00:00Z" },
+                "spec": { "installed": installed },
+            });
+            let it: ClusterDeployment = serde_json::from_value(it).unwrap();
+            let now = Timestamp::from_second(now).unwrap();
+            let (cluster, late) = cluster(&it, &Pool::default(), None, now);
+            (cluster.slow, late.map(|it| it.as_secs()))
+        };
+        assert_eq!(seen(false, 10_799), (false, Some(1)));
+        assert_eq!(seen(false, 10_800), (true, None));
+        assert_eq!(seen(true, 10_800), (false, None));
     }
 
     #[test]

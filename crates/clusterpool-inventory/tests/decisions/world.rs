@@ -85,6 +85,7 @@ pub(crate) fn cluster(name: &str, entry: Option<&str>, second: i64) -> Cluster {
         stopped: None,
         not_begun: None,
         idle: false,
+        slow: false,
         stuck: false,
         running: true,
         asked_to_run: None,

@@ -235,6 +235,7 @@ impl Land {
                 stopped: None,
                 not_begun: None,
                 idle: false,
+                slow: false,
                 stuck: false,
                 running: false,
                 asked_to_run: None,
