@@ -1,5 +1,6 @@
 //! How many clusters there are, of what, and which of them run.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -348,8 +349,12 @@ impl<'a> Plan<'a> {
     fn add_from_entries(&mut self, wanted: usize) -> usize {
         let pool = &self.seen.pool;
         let mut usable: Vec<&Use<'_>> = self.usable().collect();
-        // One that fails would be tried again and again before one that may not.
-        usable.sort_by_key(|it| it.failure().is_some());
+        // One that fails would be tried again and again before one that may not, and of those that failed the one that is about to be
+        // given up before one that has more attempts left.
+        usable.sort_by_key(|it| {
+            let attempts = it.now.as_ref().and_then(|it| it.attempts);
+            (it.failure().is_some(), Reverse(attempts))
+        });
         usable.truncate(wanted);
         // Where no entry is left, it is not the limit that stops the pool.
         usable.truncate(self.begin(usable.len()));

@@ -234,6 +234,25 @@ fn an_entry_that_failed_is_used_after_those_that_did_not() {
 }
 
 #[test]
+fn of_entries_that_failed_the_one_with_the_most_attempts_left_is_used_first() {
+    let mut seen = full(1, &["a", "b", "c", "d"]);
+    seen.pool.attempts = Some(3);
+    for (index, name) in ["a", "b", "c", "d"].into_iter().enumerate() {
+        seen.clusters[index] = failed(&format!("c{name}"), Some(name));
+    }
+    let mut seen = stored(&seen);
+    seen.clusters.clear();
+    for entry in &mut seen.customizations {
+        entry.lease = None;
+    }
+    seen.pool.status.inventory.get_mut("a").unwrap().attempts = Some(1);
+    for (size, order) in [(1, &["b"][..]), (3, &["b", "c", "d"]), (4, &["b", "c", "d", "a"])] {
+        seen.pool.size = size;
+        assert_eq!(leased(&seen), order);
+    }
+}
+
+#[test]
 fn a_pool_whose_clusters_hive_never_gives_up_is_told_that_no_failure_will_be_counted() {
     let of = |more: Value| remarks(&serde_json::from_value(more).unwrap(), None);
     let listed = json!([{ "name": "a" }]);
