@@ -215,6 +215,8 @@ pub struct Customization {
     pub kept: bool,
     /// Whether it has the one that Hive's own controller puts there for this pool.
     pub kept_by_hive: bool,
+    /// Whether it says still that it failed in the eyes of Hive's own controller, which nobody else takes back.
+    pub failed_by_hive: bool,
     /// Its lease, if it is not free.
     pub lease: Option<Lease>,
     /// Live clusters of other pools that were made from it.

@@ -133,6 +133,9 @@ impl<'a> Plan<'a> {
         } else if (!entry.kept || entry.kept_by_hive) && !entry.deleting {
             // A lease of Hive's own controller, or one that somebody took our finalizer off.
             self.push(Reason::LeaseRepaired, [Step::KeepEntry(entry.name.clone())]);
+        } else if entry.failed_by_hive && !entry.deleting {
+            // With the word of a lease that stands, the word of Hive's own controller goes.
+            self.push(Reason::LeaseRepaired, [Step::Retract(entry.name.clone())]);
         }
     }
 

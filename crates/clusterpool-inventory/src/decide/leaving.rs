@@ -29,8 +29,13 @@ pub(super) fn tidy(plan: &mut Plan<'_>) {
             || it.listed && !seen.pool.deleting
             || seen.pool.listed.is_mistaken() && !seen.pool.deleting;
         let used = !entry.others.is_empty() || it.is_lived_in();
+        let is_leased = |step: &Step| matches!(step, Step::Lease { entry, .. } if entry == it.name);
+        let is_taken = || plan.decision.work.iter().flat_map(|it| &it.steps).any(is_leased);
         if it.kept && !used && (entry.deleting || !listed) {
             plan.push(Reason::EntryFreed, [Step::FreeEntry(entry.name.clone())]);
+        } else if entry.failed_by_hive && it.listed && !used && !seen.pool.deleting && !is_taken() {
+            // With the word that it is free, the word of Hive's own controller goes.
+            plan.push(Reason::LeftOver, [Step::release(it.name, None, false)]);
         }
     }
     let leased: BTreeSet<&str> = plan.uses.halves().map(|(_, _, cluster)| cluster).collect();

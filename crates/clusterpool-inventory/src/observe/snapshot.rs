@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
+use api_types::condition::{Condition, find};
 use api_types::hive::{ClusterDeployment, ClusterDeploymentCustomization, ClusterPoolSpec};
 use api_types::names;
 use api_types::time::until;
@@ -282,6 +283,10 @@ impl About<'_> {
             kept: has_finalizer(it, names::hive::LEASE_FINALIZER),
             kept_by_hive: hives_finalizer(&self.known.key.name)
                 .is_some_and(|hives| has_finalizer(it, &hives)),
+            failed_by_hive: it.status.as_ref().is_some_and(|it| {
+                let said = find(&it.conditions, names::hive::CONDITION_APPLY_SUCCEEDED);
+                said.is_some_and(Condition::is_false)
+            }),
             lease: lease(it, |pool| self.pool_exists(pool)),
             others,
             listed_elsewhere: self.is_listed_elsewhere(&entry),

@@ -375,6 +375,24 @@ fn a_torn_lease_of_nothing_and_one_of_a_vanished_pool_are_released() {
     assert_eq!(reasons(&seen), []);
 }
 
+/// After a take-over it would stay for ever on an entry that nothing else is written on.
+#[test]
+fn the_word_of_hives_own_controller_that_an_entry_failed_goes_at_once() {
+    let mut free = pool(0, &["a"]);
+    free.customizations[0].failed_by_hive = true;
+    assert!(matches!(&decided(&free).work[..], [piece]
+        if matches!(&piece.steps[..], [Step::Release { cluster: None, prove_absent: false, .. }])));
+    // A lease takes it along.
+    free.pool.size = 1;
+    assert_eq!(reasons(&free), [Reason::Added]);
+    let mut used = full(1, &["a"]);
+    used.customizations[0].failed_by_hive = true;
+    assert!(matches!(&decided(&used).work[..], [piece]
+        if matches!(&piece.steps[..], [Step::Retract(entry)] if entry == "a")));
+    used.customizations[0].failed_by_hive = false;
+    assert_eq!(reasons(&used), []);
+}
+
 #[test]
 fn release_waits_until_our_finalizer_is_the_last_and_comes_before_it_goes() {
     let mut seen = full(0, &["a"]);

@@ -269,6 +269,7 @@ impl Land {
                     deleting: false,
                     kept: entry.kept,
                     kept_by_hive: false,
+                    failed_by_hive: false,
                     lease: entry.lease.map(|it| seen::Lease {
                         cluster: Some(self.names[usize::from(it.cluster)].clone()),
                         pool: Some(pool_name(it.pool)),
