@@ -5,7 +5,9 @@ use api_types::capi::MachineAddress;
 use api_types::capm3::{Metal3Machine, Metal3MachineStatus};
 use api_types::condition::{self, Condition};
 use api_types::names::capi::{CONDITION_PAUSED, CONDITION_READY};
-use api_types::names::capm3::{CONDITION_ASSOCIATED, CONDITION_DATA_READY};
+use api_types::names::capm3::{
+    CONDITION_ASSOCIATED, CONDITION_DATA_READY, CONDITIONS_OF_CAPM3_ALONE,
+};
 use controller_kit::engine::Reason as _;
 use controller_kit::events::shorten;
 use k8s_openapi::jiff::Timestamp;
@@ -115,7 +117,7 @@ pub fn patch(machine: &Metal3Machine, report: &Report, now: Timestamp) -> Option
     let mut old = deprecated(before, contract).cloned().unwrap_or_default();
     // The newer list may have no place here, so what it is needed for stands in the older one.
     let alone = standard(before, contract).is_none();
-    let (mut changed, mut old_changed) = (false, false);
+    let (mut changed, mut old_changed) = (leave_out(&mut conditions), leave_out(&mut old));
     for (kind, said) in [
         (CONDITION_READY, &report.ready),
         (CONDITION_ASSOCIATED, &report.associated),
@@ -164,6 +166,14 @@ pub fn patch(machine: &Metal3Machine, report: &Report, now: Timestamp) -> Option
     let fields = fields.into_iter().filter(|(is_new, ..)| *is_new);
     let status: Map<_, _> = fields.map(|(_, field, value)| (field.to_owned(), value)).collect();
     (!status.is_empty()).then_some(Value::Object(status))
+}
+
+/// Leaves out what CAPM3's controller said and may not correct any more: a machine that is up would look broken for ever. Whether there
+/// was anything.
+fn leave_out(conditions: &mut Vec<Condition>) -> bool {
+    let before = conditions.len();
+    conditions.retain(|it| !CONDITIONS_OF_CAPM3_ALONE.contains(&it.r#type.as_str()));
+    conditions.len() < before
 }
 
 /// What a field of the status names, if it is there.
@@ -331,6 +341,23 @@ mod tests {
                 assert!(message.len() <= MESSAGE && message.ends_with("..."), "{version}");
             }
             assert_eq!(patch(&done, &report, at(2)), None, "{version}");
+        }
+    }
+
+    #[test]
+    fn what_only_capm3_would_correct_goes_with_the_first_report() {
+        let theirs = CONDITIONS_OF_CAPM3_ALONE.map(|kind| Condition {
+            r#type: kind.to_owned(),
+            status: "False".to_owned(),
+            ..Condition::default()
+        });
+        for version in ["v1beta1", "v1beta2"] {
+            let mut told = written(machine(version), &report(Reason::Provisioned), at(1));
+            told.status.as_mut().unwrap().conditions.extend(theirs.clone());
+            let done = written(told, &report(Reason::Provisioned), at(2));
+            let left = &done.status.as_ref().unwrap().conditions;
+            assert!(!left.iter().any(|it| theirs.contains(it)), "{version}: {left:?}");
+            assert_eq!(patch(&done, &report(Reason::Provisioned), at(3)), None, "{version}");
         }
     }
 
