@@ -14,7 +14,7 @@ use crate::values::{self, Value};
 const NOTE: &str = "Made from the chart by `cargo xtask crdgen`.\n";
 
 /// The values that all charts have in common.
-const LIBRARY: &str = "charts/ferrite-library/values.yaml";
+pub(crate) const LIBRARY: &str = "charts/ferrite-library/values.yaml";
 
 /// What is read of `Chart.yaml`.
 #[derive(Deserialize)]
@@ -35,11 +35,8 @@ struct Dependency {
 /// # Errors
 /// When a file of the chart cannot be read, or a line of its values is not understood.
 pub(crate) fn page(controller: &str) -> anyhow::Result<String> {
-    let file = format!("charts/{controller}/Chart.yaml");
-    let chart: Chart = serde_saphyr::from_str(&text_of(&file)?).context(file)?;
-    let imports: Vec<String> =
-        chart.dependencies.into_iter().flat_map(|it| it.import_values).collect();
-    let mut text = format!("# {controller}\n\n{NOTE}\n{}\n\n", chart.description);
+    let imports = imports(controller)?;
+    let mut text = format!("# {controller}\n\n{NOTE}\n{}\n\n", chart(controller)?.description);
     let _ = writeln!(
         text,
         "With [an image of yours](../../docs/ops/install.md#images):\n\n```console\n{}\n```\n",
@@ -60,7 +57,24 @@ pub(crate) fn page(controller: &str) -> anyhow::Result<String> {
     Ok(text)
 }
 
-fn text_of(file: &str) -> anyhow::Result<String> {
+fn chart(controller: &str) -> anyhow::Result<Chart> {
+    let file = format!("charts/{controller}/Chart.yaml");
+    serde_saphyr::from_str(&text_of(&file)?).context(file)
+}
+
+/// Names of the library's blocks that are values of this chart.
+///
+/// # Errors
+/// When `Chart.yaml` cannot be read.
+pub(crate) fn imports(controller: &str) -> anyhow::Result<Vec<String>> {
+    Ok(chart(controller)?.dependencies.into_iter().flat_map(|it| it.import_values).collect())
+}
+
+/// A file of the checkout.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn text_of(file: &str) -> anyhow::Result<String> {
     fs::read_to_string(root().join(file)).with_context(|| format!("cannot read {file}"))
 }
 

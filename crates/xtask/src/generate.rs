@@ -13,7 +13,7 @@ use kube::ResourceExt;
 
 use crate::controllers::{self, PODS};
 use crate::measure::published;
-use crate::{chart_readme, reasons, reference, root};
+use crate::{chart_readme, reasons, reference, root, shared_values};
 
 /// In these folders everything is generated: what nobody makes any more goes.
 const FOLDERS: &[&str] =
@@ -92,7 +92,7 @@ fn strays(files: &Files) -> Vec<PathBuf> {
     there.filter(|path| root().join(path).is_file() && !files.contains_key(path)).collect()
 }
 
-/// The charts' parts: values' schema and README of each, and our CRDs in the one chart that ships them.
+/// The charts' parts: values, their schema and README of each, and our CRDs in the one chart that ships them.
 fn of_charts() -> anyhow::Result<Files> {
     let mut files = Files::new();
     for controller in controllers::ALL {
@@ -100,6 +100,7 @@ fn of_charts() -> anyhow::Result<Files> {
         let schema = chart::schema(&root().join(&folder))?;
         files.insert(folder.join("values.schema.json"), format!("{schema:#}\n"));
         if PODS.contains(&controller.name) {
+            files.insert(folder.join("values.yaml"), shared_values::page(controller.name)?);
             files.insert(folder.join("README.md"), chart_readme::page(controller.name)?);
         }
     }

@@ -18,6 +18,7 @@ mod reasons;
 mod reference;
 #[cfg(test)]
 mod release_tests;
+mod shared_values;
 mod site;
 mod test;
 mod tidy;

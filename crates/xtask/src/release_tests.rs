@@ -136,6 +136,11 @@ fn a_rehearsed_release_installs_from_its_registry_the_image_that_was_pushed() {
 
     // As the notes of a release say it; the digest is what is signed.
     let chart = format!("oci://{address}/charts/{controller}@{}", digest.trim());
+    let package = folder.path().join(format!("{controller}-{version}.tgz"));
+    let mut show = chart::helm(folder.path()).unwrap();
+    let shown = cache::run(show.args(["show", "values"]).arg(package)).unwrap();
+    assert!(shown.contains(&format!("\n  repository: {name}\n")), "{shown}");
+    assert!(shown.contains("\nleaderElection:\n"), "{shown}");
     helm.args(["template", controller, &chart, "--plain-http", "--version", version]);
     helm.args(["--kube-version", "1.33.0", "--set", "ironic.endpoint=http://ironic:6385"]);
     helm.args(["--set", "prometheusRule.enabled=true"]);

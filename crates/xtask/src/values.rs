@@ -5,6 +5,10 @@
 use anyhow::{Context, ensure};
 use serde_json::Value as Json;
 
+/// In a chart's file nothing below this line is written by hand, and none of it is the chart's own.
+pub(crate) const SHARED: &str =
+    "# Made from charts/ferrite-library/values.yaml by `cargo xtask crdgen`, for all charts alike:";
+
 /// A value, or a block of values.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Value {
@@ -16,15 +20,16 @@ pub(crate) struct Value {
     pub(crate) about: String,
 }
 
-/// All values of a file, in its order.
+/// All values of a file that are written by hand, in its order.
 ///
 /// # Errors
 /// When it is no YAML, or a line is not understood: the message names it.
 pub(crate) fn read(file: &str, text: &str) -> anyhow::Result<Vec<Value>> {
-    let parsed = serde_saphyr::from_str(text).with_context(|| file.to_owned())?;
+    let own = text.split_once(SHARED).map_or(text, |(own, _)| own);
+    let parsed = serde_saphyr::from_str(own).with_context(|| file.to_owned())?;
     let mut reader =
         Reader { parsed, values: Vec::new(), blocks: Vec::new(), comments: Vec::new() };
-    for (number, line) in text.lines().enumerate() {
+    for (number, line) in own.lines().enumerate() {
         let place = || format!("{file}:{}: `{}`", number + 1, line.trim());
         reader.line(line).with_context(place)?;
     }
@@ -113,6 +118,12 @@ mod tests {
             ("drop", Some("[ALL]"), ""),
         ];
         assert_eq!(read, wanted);
+    }
+
+    #[test]
+    fn what_was_made_from_the_library_is_not_read_as_the_charts_own() {
+        let text = format!("a: 1\n\n{SHARED}\n\nb: 2\n");
+        assert_eq!(read("values.yaml", &text).unwrap().len(), 1);
     }
 
     #[test]
