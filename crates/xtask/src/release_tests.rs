@@ -108,7 +108,7 @@ fn registry(logs: &Path) -> (String, Service) {
 fn a_rehearsed_release_installs_from_its_registry_the_image_that_was_pushed() {
     let folder = RunDir::new("rehearsal").unwrap();
     let (address, _service) = registry(folder.path());
-    let (controller, version) = ("bmo-reboot", env!("CARGO_PKG_VERSION"));
+    let (controller, version) = ("host-discovery", env!("CARGO_PKG_VERSION"));
     let (tag, name) = (format!("{controller}-v{version}"), format!("{address}/{controller}"));
     let crane = || Command::new(go::program("crane").unwrap());
 
@@ -136,9 +136,9 @@ fn a_rehearsed_release_installs_from_its_registry_the_image_that_was_pushed() {
 
     // As the notes of a release say it; the digest is what is signed.
     let chart = format!("oci://{address}/charts/{controller}@{}", digest.trim());
-    let package = folder.path().join(format!("{controller}-{version}.tgz"));
+    let asset = |end: &str| folder.path().join(format!("{controller}-{version}.{end}"));
     let mut show = chart::helm(folder.path()).unwrap();
-    let shown = cache::run(show.args(["show", "values"]).arg(package)).unwrap();
+    let shown = cache::run(show.args(["show", "values"]).arg(asset("tgz"))).unwrap();
     assert!(shown.contains(&format!("\n  repository: {name}\n")), "{shown}");
     assert!(shown.contains("\nleaderElection:\n"), "{shown}");
     helm.args(["template", controller, &chart, "--plain-http", "--version", version]);
@@ -147,6 +147,12 @@ fn a_rehearsed_release_installs_from_its_registry_the_image_that_was_pushed() {
     let objects = cache::run(&helm).unwrap();
     let image = format!("{name}@{}", written.digest);
     assert!(objects.contains(&format!("image: {image}\n")), "{objects}");
+    let manifest = fs::read_to_string(asset("yaml")).unwrap();
+    assert!(manifest.contains(&format!("image: {image}\n")), "{manifest}");
+    assert!(!manifest.contains("helm.sh/hook: test"), "{manifest}");
+    let crds = fs::read_to_string(asset("crds.yaml")).unwrap();
+    let crd: Value = serde_saphyr::from_str(&crds).unwrap();
+    assert_eq!(crd["metadata"]["name"], "baremetalhostdiscoveries.metal3.io");
     assert!(objects.contains(&format!("{source}/blob/{tag}/docs/runbooks/FerriteNotReady.md")));
     let pulled = cache::run(crane().args(["pull", &image]).arg(folder.path().join("pulled.tar")));
     pulled.unwrap();
