@@ -94,8 +94,8 @@ enum Task {
     },
     /// Makes a release of the kubectl plugin: this machine's archive, and the Krew manifest of all archives in the folder.
     Plugin(plugin::PluginRelease),
-    /// Formatting, clippy, links in the documentation, the house's rules, generated files, licences where cargo-deny is
-    /// installed.
+    /// Formatting, clippy, links in the documentation, the house's rules, generated files, workflows, licences where cargo-deny
+    /// is installed.
     Lint,
     /// Holds the house to its own rules: file sizes, which module may do what, where names live, lengths of pages, subjects of
     /// commits.

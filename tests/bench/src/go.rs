@@ -38,6 +38,7 @@ const PROGRAMS: &[(&str, &str, &str, bool)] = &[
     ("prometheus", "tools", "github.com/prometheus/prometheus/cmd/prometheus", false),
     ("promtool", "tools", "github.com/prometheus/prometheus/cmd/promtool", false),
     ("crane", "registry", "github.com/google/go-containerregistry/cmd/crane", false),
+    ("actionlint", "actions", "github.com/rhysd/actionlint/cmd/actionlint", false),
     ("krew", "krew", "sigs.k8s.io/krew/cmd/krew", false),
     ("validate-krew-manifest", "krew", "sigs.k8s.io/krew/cmd/validate-krew-manifest", false),
 ];
