@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 mod alerts;
+mod uninstall;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

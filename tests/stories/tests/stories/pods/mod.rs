@@ -25,11 +25,11 @@ use serde_json::json;
 
 const NAMESPACE: &str = "ferrite-system";
 
-const CONTROLLERS: [&str; 5] =
+pub(crate) const CONTROLLERS: [&str; 5] =
     ["bmo-reboot", "capm3-reuse", "clusterpool-inventory", "host-discovery", "remediation"];
 
 /// Those that need to be told where Ironic is.
-const OF_IRONIC: [&str; 2] = ["bmo-reboot", "host-discovery"];
+pub(crate) const OF_IRONIC: [&str; 2] = ["bmo-reboot", "host-discovery"];
 
 /// Runs as `OpenShift` starts it, a user of the namespace's range that no image knows, and has to read a secret as that.
 const OF_A_RANGE: &str = "host-discovery";
