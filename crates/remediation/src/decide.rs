@@ -1,9 +1,9 @@
 //! The rules, in the order in which they apply; the first that has something to say decides. Pure: no client, no clock.
 //!
-//! What a try has done so far stands where it was done: our key and the open entry of the history are on the host, in
-//! one write; the number of the try and the moment at which the host was back are on the request. So a pass that was cut
-//! off anywhere is gone on with by the next one. `first_boot` has what is waited for before a try, `attempt` the steps of one,
-//! `node` what is known of the node meanwhile, `ending` how a request ends.
+//! A try is what the record on the host says: that it began, with our key in one write, that the host was let go, and that it
+//! ended. The request says it to people after that, and alone knows since when the host was back. So a pass that was cut off
+//! anywhere is gone on with by the next one. `first_boot` has what is waited for before a try, `attempt` the steps of one, `node`
+//! what is known of the node meanwhile, `ending` how a request ends.
 
 mod attempt;
 mod ending;
@@ -68,9 +68,25 @@ pub fn rules() -> Vec<(&'static str, &'static str)> {
 
 /// Decides about a request.
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Decision {
-    let case = Case::of(seen, policy, now);
+    let (request, standing) = (&seen.request, standing(seen));
+    let case = Case { seen, request, standing: &standing, policy, now: whole(now) };
     let decision = RULES.iter().find_map(|rule| (rule.decide)(&case));
     decision.unwrap_or_else(|| Decision::rest(Reason::AtRest))
+}
+
+/// What is said of a request, as far as the record on its host bears that out. Of a try that began there and of which nothing is said
+/// yet, what stands on the request is about the one before.
+fn standing(seen: &Observed) -> Standing {
+    let said = seen.request.standing.clone();
+    // After success tries are counted anew, and an end stays one.
+    let last = seen.last().filter(|it| !it.has_recovered() && !said.is_over());
+    let Some(last) = last else { return said };
+    if last.ended.is_none() && (last.number != said.retries || said.has_succeeded()) {
+        let (phase, begun) = (said.phase, Some(last.asked));
+        return Standing { phase, retries: last.number, last: begun, ..Standing::default() };
+    }
+    // No status can say that there were fewer than there were.
+    Standing { retries: said.retries.max(last.number), ..said }
 }
 
 /// Whether nothing was begun for a request, as far as it says itself. Its finalizer is the first that is written.
@@ -85,6 +101,7 @@ pub fn is_to_be_begun(request: &Request) -> bool {
 pub(crate) struct Case<'a> {
     pub(crate) seen: &'a Observed,
     pub(crate) request: &'a Request,
+    /// What is said of the try that is under way.
     pub(crate) standing: &'a Standing,
     pub(crate) policy: &'a Policy,
     /// In whole seconds.
@@ -92,11 +109,6 @@ pub(crate) struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    fn of(seen: &'a Observed, policy: &'a Policy, now: Timestamp) -> Self {
-        let standing = &seen.request.standing;
-        Self { seen, request: &seen.request, standing, policy, now: whole(now) }
-    }
-
     pub(crate) fn machine(&self) -> Option<&'a Machine> {
         self.seen.machine.as_ref()
     }
@@ -112,8 +124,7 @@ impl<'a> Case<'a> {
 
     /// The try that is under way on the host.
     pub(crate) fn entry(&self) -> Option<&'a Entry> {
-        let open = self.host()?.history.open(&self.request.uid)?;
-        (open.number == self.standing.retries).then_some(open)
+        self.host()?.history.open(&self.request.uid)
     }
 
     /// Whether the try that is under way was asked for by the plain key.
@@ -214,7 +225,7 @@ impl<'a> Case<'a> {
 
     /// How far it is, unless that stands there already.
     pub(crate) fn say(&self, wanted: Standing) -> Option<Act> {
-        (*self.standing != wanted).then_some(Act::Say(wanted))
+        (self.request.standing != wanted).then_some(Act::Say(wanted))
     }
 
     /// A standing at this step of a try.
@@ -289,9 +300,9 @@ fn ready_meanwhile(case: &Case<'_>) -> Option<Decision> {
     let is_called_well = machine.healthy?;
     let was_told = case.said().is_some_and(Reason::is_refusal) || case.request.is_others_work();
     let is_old = machine.healthy_since.is_some_and(|it| case.age(it) >= GRACE);
-    let is_open = case.own_host()?.history.open(&case.request.uid).is_some();
-    // Or was counted and cut off before its host was asked.
-    let is_begun = is_open || case.step().is_some();
+    case.own_host()?;
+    // Or somebody took the record away.
+    let is_begun = case.entry().is_some() || case.step().is_some();
     if is_begun || !(was_told || is_old) {
         return None;
     }
@@ -306,13 +317,11 @@ fn ready_meanwhile(case: &Case<'_>) -> Option<Decision> {
 /// Why no try may begin now, be it the first one or another. Nobody else's turn matters to a member whose host is off already.
 pub(crate) fn out_of_turn(case: &Case<'_>) -> Option<Said> {
     let host = case.own_host()?;
-    let open = host.history.open(&case.request.uid);
-    if host.servicing && open.is_none() {
+    let is_begun = case.entry().is_some();
+    if host.servicing && !is_begun {
         return Some(Said::no(Reason::HostServicing, text::host(&host.name, text::SERVICING)));
     }
-    // Also where the next try was counted and its host not asked yet.
-    let is_current = case.entry().is_some() || open.is_some_and(|it| it.released.is_none());
-    let is_off = is_current && case.standing.awaits_node().is_none();
+    let is_off = is_begun && case.standing.awaits_node().is_none();
     let member = case.seen.member.as_ref().filter(|_| !is_off)?;
     let text = match member {
         Ahead::Trying(machine) => text::member_first(machine),

@@ -14,7 +14,7 @@ use crate::seen::Host;
 pub struct Decision {
     /// Why.
     pub reason: Reason,
-    /// In this order; the first that fails ends the pass. What cannot be said on the request ends it only before what rests on that.
+    /// In this order; the first that fails ends the pass. What cannot be said on the request only keeps the finalizer there.
     pub acts: Vec<Act>,
     /// What to tell people, once the rest is done.
     pub notes: Vec<Note>,
@@ -55,18 +55,6 @@ pub enum Act {
     DeleteMachine,
     /// On the request: nothing is left to undo. The backup goes with it.
     RemoveFinalizer,
-}
-
-impl Act {
-    /// Whether it must not come before what is said of the request ahead of it. By an old word a new try would end as soon as its
-    /// host is let go, and without the finalizer nobody would say it later.
-    pub fn rests_on_the_word(&self) -> bool {
-        match self {
-            Self::Host(write) => write.key == Some(true),
-            Self::RemoveFinalizer => true,
-            _ => false,
-        }
-    }
 }
 
 /// A write to a host. What is empty stays as it is.
@@ -154,14 +142,10 @@ impl Decision {
         self.acts.iter().any(|it| matches!(it, Act::Host(write) if write.key == Some(true)))
     }
 
-    /// Of which retry a note tells, where the request knew of so many: a warning of the one that is over, any other of the one
-    /// that the request says from now on.
-    pub fn number(&self, note: &Note, known: u32) -> u32 {
-        let said = self.acts.iter().rev().find_map(|it| match it {
-            Act::Say(standing) => Some(standing.retries),
-            _ => None,
-        });
-        said.filter(|_| !note.warning).unwrap_or(known)
+    /// Of which retry is told, where the request knew of so many.
+    fn number(&self, known: u32) -> u32 {
+        let said = |it: &Act| if let Act::Say(it) = it { Some(it.retries) } else { None };
+        self.acts.iter().rev().find_map(said).unwrap_or(known)
     }
 
     /// What is written, in parts of which each is told of when it is done. Why nothing is done stands on the request before it is
@@ -178,10 +162,8 @@ impl Decision {
 
     /// What is told of a try, where the request knew of so many before it.
     pub fn events(&self, known: u32) -> Vec<Event> {
-        let event = |note: &Note| {
-            let action = action(self.number(note, known));
-            Event::new(note.warning, note.reason.as_str(), &action, &note.text)
-        };
+        let action = action(self.number(known));
+        let event = |it: &Note| Event::new(it.warning, it.reason.as_str(), &action, &it.text);
         self.notes.iter().map(event).collect()
     }
 

@@ -130,9 +130,9 @@ impl History {
         all.to_string()
     }
 
-    /// The try of a request that has not ended.
+    /// The try of a request that has not ended: none begins before that.
     pub fn open(&self, remediation: &str) -> Option<&Entry> {
-        self.0.iter().rev().find(|it| it.remediation == remediation && it.ended.is_none())
+        self.last(remediation).filter(|it| it.ended.is_none())
     }
 
     /// The last try of a request, whether it has ended or not.

@@ -261,7 +261,7 @@ struct Read<'a> {
     stray: Option<Arc<CachedHost>>,
 }
 
-fn put_together(mut request: Request, read: Read<'_>) -> Live {
+fn put_together(request: Request, read: Read<'_>) -> Live {
     let Read { machine, cluster, metal, host, stray } = read;
     // The cache of one kind may know of a key before the cache of another knows whose the host is.
     let own = host.as_ref().map(|it| it.name_any());
@@ -278,10 +278,6 @@ fn put_together(mut request: Request, read: Read<'_>) -> Live {
                 request,
                 Read { cluster, stray: stray.or(host), ..Read::default() },
             );
-        }
-        // After success tries are counted anew; else no status can say that there were fewer than there were.
-        if !last.has_recovered() {
-            request.standing.retries = request.standing.retries.max(last.number);
         }
     }
     let seen = Observed {
@@ -525,10 +521,11 @@ mod tests {
     }
 
     /// A host with the record of one try for a Machine.
-    fn tried(name: &str, number: u32, machine: &str, result: Reason) -> Arc<CachedHost> {
-        let mut entry = Entry::begin("uid", "m", number, Timestamp::UNIX_EPOCH);
+    fn tried(name: &str, machine: &str) -> Arc<CachedHost> {
+        let mut entry = Entry::begin("uid", "m", 0, Timestamp::UNIX_EPOCH);
         entry.machine_uid = Some(machine.to_owned());
-        let history = History(vec![entry]).ended("uid", result, Timestamp::UNIX_EPOCH);
+        let history = History(vec![entry]);
+        let history = history.ended("uid", Reason::Recovered, Timestamp::UNIX_EPOCH);
         let mut host = BareMetalHost::default();
         host.metadata.name = Some(name.to_owned());
         let texts = [(REMEDIATION_HISTORY.to_owned(), history.text())];
@@ -557,23 +554,12 @@ mod tests {
             let left = live.seen.stray.as_ref().map(|it| it.name.clone());
             (live.machine.is_some(), live.host.is_some(), left)
         };
-        let by = |machine| tried("h", 0, machine, Reason::Recovered);
+        let by = |machine| tried("h", machine);
         assert_eq!(seen(Some(by("now")), None), (true, true, None));
         let gone = (false, false, Some("h".to_owned()));
         assert_eq!(seen(Some(by("before")), None), gone);
         assert_eq!(seen(Some(host("another")), Some(by("before"))), gone, "on another host");
         assert_eq!(seen(Some(host("h")), None), (true, true, None), "nobody was asked about yet");
-    }
-
-    #[test]
-    fn no_status_says_that_there_were_fewer_tries_than_the_host_remembers() {
-        let retries = |number, result| {
-            let own = Some(tried("h", number, "machine", result));
-            let live = put_together(by_a_person(), Read { host: own, ..Read::default() });
-            live.seen.request.standing.retries
-        };
-        assert_eq!(retries(2, Reason::NotRecovered), 2);
-        assert_eq!(retries(2, Reason::Recovered), 0, "what fails after that is another failure");
     }
 
     #[test]

@@ -175,8 +175,6 @@ pub fn of_try(which: &str, what: &str) -> String {
 
 /// Its host is on.
 pub const TO_BE_OFF: &str = "the host is asked to be switched off";
-/// The same after another try.
-pub const TO_BE_OFF_AGAIN: &str = "the host is asked to be switched off again";
 /// The host was off before we asked, and its power must be read again.
 pub const OFF_ALREADY: &str = "the host already shows off; waiting until its power is read again (status.lastUpdated later than this request)";
 /// A control plane that goes off.

@@ -39,10 +39,9 @@ impl Try {
             return Some(Self::UnderWay);
         };
         let standing = &request.standing;
-        let Some(since) = standing.awaits_node() else {
-            let is_counted = standing.retries > entry.number;
-            return Some(if is_counted { Self::Due } else { Self::UnderWay });
-        };
+        // What is said of the try before says nothing of this one.
+        let said = standing.awaits_node().filter(|_| standing.retries == entry.number);
+        let Some(since) = said else { return Some(Self::UnderWay) };
         let since = entry.resumed.map_or(since, |it| since.max(it));
         let timeout = request.strategy.as_ref().copied().unwrap_or_default().timeout;
         let is_lost = |reason| matches!(reason, Reason::NodeUnseen | Reason::HostUnreachable);
@@ -200,10 +199,8 @@ mod tests {
         assert_eq!(on(off), Some(Try::UnderWay));
         let step = |step| move |_: &mut Entry, it: &mut Request| it.standing.step = Some(step);
         assert_eq!(on(step(Step::PowerOn)), Some(Try::UnderWay));
-        let counted = |_: &mut Entry, request: &mut Request| {
-            (request.standing.step, request.standing.retries) = (Some(Step::PowerOff), 1);
-        };
-        assert_eq!(on(counted), Some(Try::Due), "the next try was counted, and its host not asked");
+        let unsaid = |entry: &mut Entry, _: &mut Request| entry.number = 1;
+        assert_eq!(on(unsaid), Some(Try::UnderWay), "it is said of the try before");
         assert_eq!(on(|_, request| request.uid = "another".to_owned()), Some(Try::UnderWay));
         let recovered = |entry: &mut Entry, _: &mut Request| {
             entry.ended = Some(at(300));

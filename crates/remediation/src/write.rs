@@ -61,7 +61,8 @@ pub async fn acts(context: &Context, live: &Live, decision: &Decision) -> Result
         if !context.kit.may_act() {
             return Err(Error::Superseded);
         }
-        if unsaid.is_some() && act.rests_on_the_word() {
+        // Without the finalizer nobody would say it later.
+        if unsaid.is_some() && matches!(act, Act::RemoveFinalizer) {
             break;
         }
         let Err(error) = pass.act(act).await else { continue };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api_types::remediation::{Phase, Step};
+use api_types::remediation::Step;
 use k8s_openapi::jiff::Timestamp;
 
 use super::ending::{give_back, hand_over, is_owed};
@@ -89,7 +89,7 @@ pub(super) fn await_node(case: &Case<'_>) -> Option<Decision> {
     let is_over = case.left(said_since, timeout).is_none();
     let has_come_up = || node::has_come_up(case, machine, said_since) == Some(true);
     if is_back || (is_over && has_come_up()) {
-        return Some(recovered(case, host));
+        return Some(recovered(case, host, node::returned(case)));
     }
     if matches!(case.seen.node, NodeSeen::NoAccess(_)) {
         return Some(unseen(case, Step::Recover, said_since, &text::awaiting(&node::but(case))));
@@ -150,16 +150,14 @@ fn labelled(case: &Case<'_>) -> Option<Act> {
 
 /// The node is ready: what was changed is undone first, and then it is said. What cannot be undone now is undone later,
 /// and until then the finalizer stays.
-fn recovered(case: &Case<'_>, host: &Host) -> Decision {
-    let mut decision = Decision::rest(Reason::Recovered).also(give_back(case));
-    if host.history.open(&case.request.uid).is_some() {
-        decision = decision.record(case.ended(host, Reason::Recovered));
-    }
-    if case.machine().is_some_and(|it| it.external.is_some()) {
-        decision = decision.act(Act::Settled);
-    }
-    let text = node::returned(case);
-    decision = decision.also(case.say(case.at_step(Step::Done, case.now, Reason::Recovered, text)));
+fn recovered(case: &Case<'_>, host: &Host, text: &str) -> Decision {
+    let ended = case.letting_go((host, false), Reason::Recovered).map(Act::Host);
+    let is_told = case.machine().is_some_and(|it| it.external.is_some());
+    let mut decision = Decision::rest(Reason::Recovered)
+        .also(give_back(case))
+        .also(ended)
+        .also(is_told.then_some(Act::Settled))
+        .also(case.say(case.at_step(Step::Done, case.now, Reason::Recovered, text)));
     if case.request.finalizer && !is_owed(case) {
         decision = decision.act(Act::RemoveFinalizer);
     }
@@ -182,7 +180,8 @@ pub(super) fn fail(case: &Case<'_>, host: &Host, reason: Reason) -> Decision {
     }
     match runs_on(case) {
         None => Decision::look_at_node(reason),
-        Some(true) => well_all_the_same(case, reason),
+        // Whoever switches hosts may be away and not say so, and a machine that runs would be deleted for that.
+        Some(true) => recovered(case, host, &text::runs(&failure(case, reason))),
         // Whether its node runs nobody knows: a machine that does would be deleted for that.
         Some(false) if is_blind(case) => {
             let step = case.step().cloned().unwrap_or(Step::PowerOff);
@@ -210,39 +209,11 @@ fn is_blind(case: &Case<'_>) -> bool {
     matches!(case.seen.node, NodeSeen::NoAccess(_)) && !is_called_ill
 }
 
-/// Whoever switches hosts may be away and not say so, and a machine that runs would be deleted for that. What was begun is
-/// undone once it is said: before that, a record that has ended would be taken for one that another try comes after.
-fn well_all_the_same(case: &Case<'_>, reason: Reason) -> Decision {
-    let text = text::runs(&failure(case, reason));
-    let is_told = case.machine().is_some_and(|it| it.external.is_some());
-    Decision::rest(Reason::Recovered)
-        .act(Act::Say(case.at_step(Step::Done, case.now, Reason::Recovered, &text)))
-        .also(is_told.then_some(Act::Settled))
-        .again(Duration::ZERO)
-}
-
-/// Another try, after so many that count.
+/// Another try, after so many that count. Its number comes with its key: neither may stand alone, or a try would be given for
+/// nothing, or one that never began be counted.
 pub(super) fn again(case: &Case<'_>, host: &Host, retries: u32, reason: Reason) -> Decision {
-    let limit = case.strategy().retries;
-    let is_on = host.powered_on || case.policy.plain;
-    let what = if is_on { text::TO_BE_OFF_AGAIN } else { text::OFF_ALREADY };
-    let text = text::of_try(&text::nth(retries, limit), what);
-    let standing = Standing {
-        retries,
-        last: Some(case.now),
-        phase: Some(Phase::Running),
-        step: Some(Step::PowerOff),
-        since: Some(case.now),
-        ..case.standing.saying(None, Reason::PowerOff, &*text)
-    };
-    // The count first: a crash must not give a try for nothing.
-    Decision::rest(reason)
-        .also(case.finalizer())
-        .act(Act::Say(standing))
-        .host(hold(case, host, retries, reason))
-        .note(true, reason, text::of_try(&case.which(), &failure(case, reason)))
-        .note(false, Reason::PowerOff, text)
-        .again(case.policy.power_off)
+    let failed = text::of_try(&case.which(), &failure(case, reason));
+    begin(case, host, retries, reason).note(true, reason, failed)
 }
 
 pub(super) fn failure(case: &Case<'_>, reason: Reason) -> String {
@@ -255,9 +226,10 @@ pub(super) fn failure(case: &Case<'_>, reason: Reason) -> String {
     text.to_owned()
 }
 
-/// Our key with the record of a new try, in one write, and what leads to its node when the Machine is gone. An older try of ours has
-/// ended for this reason.
-fn hold(case: &Case<'_>, host: &Host, number: u32, older: Reason) -> HostWrite {
+/// A try begins: our key with its record, in one write, and what leads to its node when the Machine is gone. An older one of ours has
+/// ended for this reason. The finalizer comes first, so that what follows is undone whatever happens. What people read of it comes
+/// after the keys of others.
+fn begin(case: &Case<'_>, host: &Host, number: u32, reason: Reason) -> Decision {
     let (request, machine, plain) = (case.request, case.machine(), case.policy.plain);
     let cluster = machine.filter(|_| request.cluster.is_none());
     let entry = Entry {
@@ -280,11 +252,14 @@ fn hold(case: &Case<'_>, host: &Host, number: u32, older: Reason) -> HostWrite {
         },
         ..Entry::begin(&request.uid, request.machine(), number, case.now)
     };
-    let history = Some(case.ended(host, older).with(entry));
-    HostWrite { key: Some(true), history, ..HostWrite::default() }
+    let history = Some(case.ended(host, reason).with(entry));
+    Decision::rest(reason)
+        .also(case.finalizer())
+        .host(HostWrite { key: Some(true), history, ..HostWrite::default() })
+        .again(STEP_SAID_AFTER)
 }
 
-/// No try is under way: one begins. The finalizer comes first, so that what follows is undone whatever happens.
+/// No try is under way: one begins.
 pub(super) fn ask(case: &Case<'_>) -> Option<Decision> {
     let host = case.own_host()?;
     if case.entry().is_some() {
@@ -294,32 +269,12 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Decision> {
     if case.policy.plain && named && case.seen.node == NodeSeen::NotAsked {
         return Some(Decision::look_at_node(Reason::PowerOff));
     }
-    let (count, limit) = (case.standing.retries, case.strategy().retries);
-    let last = host.history.last(&case.request.uid);
-    if count > limit && last.is_some_and(|it| it.number >= limit && !it.has_recovered()) {
-        return Some(hand_over(case, host, Reason::Exhausted));
-    }
-    // A count of which the host knows nothing is nobody's: this is the last try then.
-    let number = count.min(limit);
-    // The next try was counted, and cut off before the host was asked. Nobody heard of the end of the one before.
-    let older = host.history.open(&case.request.uid);
-    let failed = older.map_or(Reason::NotRecovered, |it| how_it_failed(host, it));
     if let Some(warning) = warn_of_only_member(case) {
         return Some(warning);
     }
-    let mut decision = Decision::rest(Reason::PowerOff)
-        .also(case.finalizer())
-        .host(hold(case, host, number, failed));
-    if older.is_none() && number == count && case.step().is_none() {
-        // The keys of others come before what people read of this one.
-        return Some(decision.again(STEP_SAID_AFTER));
-    }
-    decision = decision.also(case.say(Standing { retries: number, ..asked(case, case.now) }));
-    if let Some(older) = older {
-        let text = text::of_try(&text::nth(older.number, limit), &failure(case, failed));
-        decision = decision.note(true, failed, text);
-    }
-    Some(begun(case, decision).again(case.policy.power_off))
+    // A count of which the host knows nothing is nobody's: this is the last try then.
+    let number = case.standing.retries.min(case.strategy().retries);
+    Some(begin(case, host, number, Reason::PowerOff))
 }
 
 /// A control plane goes off with its only member. That is said before the first try, when somebody is there to say and to read it.
@@ -338,15 +293,6 @@ fn warn_of_only_member(case: &Case<'_>) -> Option<Decision> {
 /// It is told that a try has begun.
 fn begun(case: &Case<'_>, decision: Decision) -> Decision {
     decision.note(false, Reason::PowerOff, text::of_try(&case.which(), awaited(case)))
-}
-
-/// How a try failed that is not said of it: by how far it came, as the host knows.
-fn how_it_failed(host: &Host, entry: &Entry) -> Reason {
-    match entry.released {
-        None => Reason::PowerOffTimedOut,
-        Some(_) if !host.powered_on => Reason::PowerOnTimedOut,
-        Some(_) => Reason::NotRecovered,
-    }
 }
 
 /// What is waited for when a host was asked.

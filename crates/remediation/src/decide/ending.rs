@@ -271,13 +271,12 @@ fn fails_anew(case: &Case<'_>) -> bool {
         && super::unfit(case).is_none()
 }
 
-/// The host says that the node was back, and the request does not any more: its Cluster was away, or somebody wiped its
-/// status. It never begins again of itself; a try that was decided on since goes on.
+/// The host says that the node was back, and the request does not, or not any more: whoever was to say it was cut off, its Cluster was
+/// away, or somebody wiped its status. It never begins again of itself.
 pub(super) fn success_on_host(case: &Case<'_>) -> Option<Decision> {
     let (standing, last) = (case.standing, case.seen.last()?);
     case.own_host()?;
-    let goes_on = standing.phase == Some(Phase::Running) || standing.awaits_node().is_some();
-    if goes_on || !last.has_recovered() {
+    if standing.awaits_node().is_some() || !last.has_recovered() {
         return None;
     }
     let count = if standing.phase.is_none() { last.number } else { standing.retries };
@@ -552,7 +551,7 @@ fn begun(case: &Case<'_>) -> Option<Timestamp> {
 /// host is waited for, that of the node is still to come.
 fn remember(case: &Case<'_>, decision: Decision, since: Option<Timestamp>) -> Decision {
     let standing = case.standing;
-    let is_old = standing.is_under_way() && case.step() != Some(&Step::Undo);
+    let is_old = case.request.standing.is_under_way() && case.step() != Some(&Step::Undo);
     let is_known = matches!(case.step(), Some(Step::Undo | Step::Done)) && begun(case) == since;
     if is_known && !is_old {
         return decision;

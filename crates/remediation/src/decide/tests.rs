@@ -439,23 +439,41 @@ fn what_a_kubelet_said_before_the_host_was_off_is_not_taken_for_recovery() {
     assert_eq!(now(&seen, 30).reason, Reason::Recovering);
 }
 
+/// The number of the try that is begun.
+fn number(decision: &Decision) -> u32 {
+    let write = writes(decision).into_iter().find(|it| it.key == Some(true));
+    let write = write.unwrap_or_else(|| panic!("begins nothing: {decision:?}"));
+    write.history.as_ref().unwrap().open("uid").unwrap().number
+}
+
+/// The same with what a decision wrote to the host, and nothing of it said.
+fn written(seen: Observed, decision: &Decision) -> Observed {
+    edit(seen, |seen| {
+        let host = seen.host.as_mut().unwrap();
+        for write in writes(decision) {
+            host.held = write.key.unwrap_or(host.held);
+            host.history = write.history.clone().unwrap_or_else(|| host.history.clone());
+        }
+    })
+}
+
 #[test]
-fn a_retry_is_counted_before_the_host_is_asked_again() {
+fn a_retry_is_counted_by_the_write_that_asks_its_host_and_said_after_it() {
     let decision = now(&recovering(), 320);
-    let [Act::Say(standing), Act::Host(write)] = decision.acts.as_slice() else {
-        panic!("{decision:?}")
-    };
-    assert_eq!((standing.retries, standing.last), (1, Some(at(320))));
-    assert_eq!(standing.phase, Some(Phase::Running));
-    assert_eq!(write.key, Some(true));
+    let [Act::Host(write)] = decision.acts.as_slice() else { panic!("{decision:?}") };
+    assert_eq!((write.key, number(&decision)), (Some(true), 1));
     let history = write.history.as_ref().unwrap();
     assert_eq!(history.0[0].result.as_deref(), Some("NotRecovered"));
-    assert_eq!(history.open("uid").unwrap().number, 1);
-    // A crash in between: the count stands, and the host is asked.
-    let cut = edit(recovering(), |seen| seen.request.standing = standing.clone());
-    let next = now(&cut, 321);
-    assert_eq!(writes(&next)[0].history.as_ref().unwrap().open("uid").unwrap().number, 1);
-    assert_eq!(next.reason, Reason::PowerOff);
+    // A crash in between: the try is under way, and it is said.
+    let next = now(&written(recovering(), &decision), 321);
+    let [Act::Say(standing)] = next.acts.as_slice() else { panic!("{next:?}") };
+    assert_eq!((standing.retries, standing.last), (1, Some(at(320))));
+    assert_eq!((&standing.phase, &standing.step), (&Some(Phase::Running), &Some(Step::PowerOff)));
+    assert!(next.notes[0].text.starts_with("Try 2 of 2"), "{next:?}");
+    let told = edit(written(recovering(), &decision), |seen| {
+        seen.request.standing = standing.clone();
+    });
+    assert!(now(&told, 322).acts.is_empty(), "once");
 }
 
 #[test]

@@ -69,23 +69,19 @@ fn every_try_is_counted_and_the_last_one_too() {
 }
 
 #[test]
-fn a_try_of_which_the_end_was_cut_off_is_told_and_counted_by_how_far_it_came() {
+fn the_write_that_ends_a_try_and_begins_the_next_is_what_it_is_told_and_counted_by() {
     for (begun, second, failed) in [
         (asked(), 600, Reason::PowerOffTimedOut),
         (released(), 610, Reason::PowerOnTimedOut),
         (recovering(), 320, Reason::NotRecovered),
     ] {
-        // The next try is counted on the request, and somebody else wrote to the host.
-        let cut = edit(begun.clone(), |seen| {
-            seen.request.standing = said(&now(&begun, second));
-        });
-        let next = now(&cut, second + 1);
-        let history = writes(&next)[0].history.clone().unwrap();
+        let next = now(&begun, second);
+        let [Act::Host(write)] = next.acts.as_slice() else { panic!("{next:?}") };
+        let history = write.history.clone().unwrap();
         assert_eq!(history.0[0].result.as_deref(), Some(failed.as_str()));
-        let [over, begins] = next.notes.as_slice() else { panic!("{next:?}") };
+        let [over] = next.notes.as_slice() else { panic!("{next:?}") };
         assert!(over.warning && over.reason == failed && over.text.starts_with("Try 1 of 2"));
-        assert_eq!(begins.reason, Reason::PowerOff);
-        let text = counted(&[(cut, second + 1)]);
+        let text = counted(&[(begun, second)]);
         let word = failed.as_str();
         let line = format!("ferrite_remediation_tries_total{{result=\"{word}\"}} 1\n");
         assert!(text.contains(&line), "{text}");
@@ -95,10 +91,10 @@ fn a_try_of_which_the_end_was_cut_off_is_told_and_counted_by_how_far_it_came() {
 
 #[test]
 fn what_is_told_of_a_try_belongs_to_it_and_to_no_other() {
-    let decision = now(&recovering(), 320);
-    let [over, begins] = decision.notes.as_slice() else { panic!("{decision:?}") };
-    let numbers = [over, begins].map(|it| decision.number(it, 0));
-    assert_eq!((numbers, begins.reason), ([0, 1], Reason::PowerOff));
+    let of = |decision: &Decision| decision.events(0).remove(0).action;
     let first = now(&begun(fresh(), &now(&fresh(), 0)), 1);
-    assert_eq!(first.number(&first.notes[0], 0), 0);
+    let over = now(&recovering(), 320);
+    let begins = now(&written(recovering(), &over), 321);
+    let all = [&first, &over, &begins].map(of);
+    assert_eq!(all, ["Remediate0", "Remediate0", "Remediate1"]);
 }

@@ -35,14 +35,33 @@ fn what_has_recovered_does_not_begin_again_of_itself() {
     }
 }
 
+/// Whoever was to say so was stopped just after the record had ended.
 #[test]
-fn a_try_that_was_decided_on_after_success_begins_although_the_host_remembers_that() {
-    let decided = forgotten(|it| {
-        (it.phase, it.step, it.retries) = (Some(Phase::Running), Some(Step::PowerOff), 1);
-        it.said = None;
-    });
-    let decision = now(&decided, 500);
-    assert_eq!(writes(&decision)[0].key, Some(true), "{decision:?}");
+fn a_success_that_only_the_host_knows_of_is_said_whatever_the_request_says() {
+    for step in [Step::PowerOff, Step::Fence, Step::PowerOn] {
+        let cut = forgotten(|it| {
+            (it.phase, it.step, it.said) = (Some(Phase::Running), Some(step), None);
+        });
+        let decision = now(&cut, 500);
+        assert!(writes(&decision).is_empty() && said(&decision).has_succeeded(), "{decision:?}");
+    }
+}
+
+#[test]
+fn no_status_says_that_there_were_fewer_tries_than_the_host_remembers() {
+    let begins = |result: Reason| {
+        let seen = edit(fresh(), |seen| {
+            let limit = Ok(Strategy { retries: 3, timeout: Duration::from_secs(300) });
+            seen.request.strategy = limit;
+            let host = seen.host.as_mut().unwrap();
+            let history = History(vec![Entry::begin("uid", "m", 2, at(0))]);
+            host.history = history.ended("uid", result, at(1));
+        });
+        now(&seen, 5)
+    };
+    assert_eq!(number(&begins(Reason::HostOffline)), 2);
+    let recovered = begins(Reason::Recovered);
+    assert!(writes(&recovered).is_empty(), "what fails after that is another failure");
 }
 
 #[test]
@@ -145,23 +164,17 @@ fn a_clock_that_was_ahead_holds_no_host_off_for_as_much_as_that() {
 fn a_count_above_the_limit_begins_no_try_above_it() {
     let beyond = edit(fresh(), |seen| seen.request.standing.retries = 2_147_483_647);
     let decision = now(&beyond, 0);
-    assert_eq!(said(&decision).retries, 1);
-    assert!(said(&decision).said.unwrap().message.starts_with("Try 2 of 2"), "{decision:?}");
-    assert_eq!(writes(&decision)[0].history.as_ref().unwrap().open("uid").unwrap().number, 1);
-    // The limit was lowered before the next try had begun, and the host knows of as many.
-    let lowered = edit(recovering(), |seen| {
+    assert_eq!(number(&decision), 1);
+    let next = now(&begun(beyond, &decision), 1);
+    assert_eq!(said(&next).retries, 1);
+    assert!(said(&next).said.unwrap().message.starts_with("Try 2 of 2"), "{next:?}");
+    // The limit was lowered in the middle of a retry.
+    let lowered = edit(last_try(), |seen| {
         seen.request.strategy = Ok(Strategy { retries: 0, timeout: Duration::from_secs(300) });
-        seen.request.standing = said(&now(&recovering(), 320));
     });
-    let decision = now(&lowered, 321);
+    let decision = now(&lowered, 320);
     assert_eq!(decision.reason, Reason::Exhausted);
     assert_eq!(said(&decision).retries, 0, "nobody reads of more retries than were allowed");
-    assert!(writes(&decision).iter().all(|it| it.key != Some(true)), "{decision:?}");
-    let known = edit(lowered, |seen| {
-        let host = seen.host.as_mut().unwrap();
-        host.history = host.history.ended("uid", Reason::Recovered, at(321));
-    });
-    assert_ne!(now(&known, 322).reason, Reason::Exhausted, "what recovered is not given up for it");
 }
 
 #[test]

@@ -104,11 +104,8 @@ fn a_host_that_nobody_looked_at_has_its_time_to_come_back_and_its_node_too() {
 fn a_retry_of_a_host_that_did_not_come_back_ends_as_the_first_try_may() {
     let again = now(&released(), 610);
     assert_eq!(again.reason, Reason::PowerOnTimedOut);
-    let second = edit(released(), |seen| {
-        let host = seen.host.as_mut().unwrap();
-        (host.held, host.history) = (true, writes(&again)[0].history.clone().unwrap());
-        seen.request.standing = said(&again);
-    });
+    let begun = written(released(), &again);
+    let second = edit(begun.clone(), |seen| seen.request.standing = said(&now(&begun, 611)));
     let let_go = now(&second, 1210);
     assert_eq!((let_go.reason, writes(&let_go)[0].key), (Reason::PowerOn, Some(false)));
     assert!(!writes(&let_go)[0].mark, "that it shows off is no reason to give it up: {let_go:?}");

@@ -81,17 +81,34 @@ fn a_node_that_is_back_is_given_back_although_nobody_can_say_that_its_host_is_on
 }
 
 #[test]
-fn no_key_is_set_and_no_finalizer_goes_ahead_of_the_word_that_it_rests_on() {
-    let stops = |decision: &Decision| {
-        let mut after = decision.acts.iter().skip_while(|it| !matches!(it, Act::Say(_)));
-        after.any(Act::rests_on_the_word)
-    };
-    assert!(stops(&now(&recovering(), 320)), "the next try is counted first");
+fn no_finalizer_goes_ahead_of_the_word_that_it_rests_on() {
     let back = Node { ready: true, kubelet: "after".to_owned(), ..node() };
     let back = edit(recovering(), |seen| seen.node = NodeSeen::Here(back));
-    assert!(stops(&now(&back, 30)), "it would say for ever that its node is awaited");
-    let busy = edit(off(), |seen| seen.node = NodeSeen::Here(Node { busy: 3, ..node() }));
-    assert!(!stops(&now(&busy, 5)));
+    let decision = now(&back, 30);
+    let [.., Act::Say(_), Act::RemoveFinalizer] = decision.acts.as_slice() else {
+        panic!("it would say for ever that its node is awaited: {decision:?}")
+    };
+}
+
+/// The next try has begun, and nobody may say so: what stands there is that the node of the one before is awaited, or its success.
+#[test]
+fn by_the_word_of_the_try_before_no_try_is_judged_nor_another_begun() {
+    let fails = edit(succeeded(), |seen| seen.node = NodeSeen::Here(node()));
+    for (before, second) in [(recovering(), 320), (fails, 330)] {
+        let mut seen = edit(before.clone(), |seen| seen.request.finalizer = true);
+        seen = written(seen, &now(&before, second));
+        seen.node = NodeSeen::Here(node());
+        seen.host.as_mut().unwrap().powered_on = false;
+        let off = now(&seen, second + 10);
+        assert_eq!(acts_without_words(&off)[0], &Act::Taint, "{off:?}");
+        assert!(is_let_go(&off));
+        seen = written(seen, &off);
+        for second in [second + 20, second + 5000] {
+            let next = now(&seen, second);
+            assert!(acts_without_words(&next).is_empty(), "{next:?}");
+            assert!(said(&next).is_under_way() && said(&next).retries == 1, "{next:?}");
+        }
+    }
 }
 
 /// Of CAPM3's kind the status was taken, and the annotation refused that says the step: it is that of the try before.
