@@ -175,21 +175,11 @@ impl History {
         all
     }
 
-    /// The same with the open try of a request changed.
-    #[must_use]
-    pub fn changed(&self, remediation: &str, change: impl FnOnce(&mut Entry)) -> Self {
-        self.edited(|it| it.remediation == remediation && it.ended.is_none(), change)
-    }
-
     /// The same with the last try of a request changed, whether it has ended or not.
     #[must_use]
-    pub fn with_last(&self, remediation: &str, change: impl FnOnce(&mut Entry)) -> Self {
-        self.edited(|it| it.remediation == remediation, change)
-    }
-
-    fn edited(&self, is_it: impl Fn(&Entry) -> bool, change: impl FnOnce(&mut Entry)) -> Self {
+    pub fn changed(&self, remediation: &str, change: impl FnOnce(&mut Entry)) -> Self {
         let mut all = self.clone();
-        if let Some(entry) = all.0.iter_mut().rev().find(|it| is_it(it)) {
+        if let Some(entry) = all.0.iter_mut().rev().find(|it| it.remediation == remediation) {
             change(entry);
         }
         all
@@ -198,7 +188,7 @@ impl History {
     /// The same with what may be left on the node said in the last try of a request; where that may be our taint, with its cluster.
     #[must_use]
     pub fn leaving(&self, remediation: &str, what: &str, tainted: Option<&str>) -> Self {
-        self.with_last(remediation, |it| {
+        self.changed(remediation, |it| {
             (it.left, it.tainted) = (Some(what.to_owned()), tainted.map(str::to_owned));
         })
     }

@@ -124,7 +124,7 @@ fn switched_off_later(case: &Case<'_>) -> Option<Decision> {
         return None;
     }
     // Once: whoever clears the host may want it on for that.
-    let history = Some(host.history.with_last(uid, |it| it.stays_on = false));
+    let history = Some(host.history.changed(uid, |it| it.stays_on = false));
     let write = HostWrite { offline: true, history, ..HostWrite::default() };
     let decision = Decision::rest(Reason::MachineGone).host(write);
     Some(decision.note(false, Reason::MachineGone, text::SWITCHED_OFF).again(Duration::ZERO))
@@ -320,20 +320,18 @@ pub(super) fn is_left(case: &Case<'_>) -> bool {
 
 /// All tries have failed. The host is marked before the owner is told, or it would be taken for the next machine.
 pub(super) fn hand_over(case: &Case<'_>, host: &Host, why: Reason) -> Decision {
-    let uid = &case.request.uid;
-    let exhausted = host.history.is_exhausted(uid);
     // A pass that comes after one that was cut off has not seen what that one saw.
     let failed = match why {
-        Reason::Exhausted => host.history.last(uid).and_then(|it| it.cause.clone()),
+        Reason::Exhausted => host.history.last(&case.request.uid).and_then(|it| it.cause.clone()),
         why => Some(failure(case, why)),
     };
     // The operator's webhook lets nobody write that a host is to be off which must not be switched off.
     let switches_off = case.policy.switch_off && host.online && !host.power_off_disabled;
     let stays_on = switches_off && case.machine().is_some_and(is_kept_on);
-    let history =
-        if exhausted { host.history.clone() } else { given_up(case, host, failed.as_deref()) };
-    // Also where it was cut off before, and the record says it otherwise or not at all.
-    let history = history.with_last(uid, |it| it.stays_on = stays_on);
+    let history = given_up(case, host).changed(&case.request.uid, |it| {
+        // Also where it was cut off before, and the record says it otherwise or not at all.
+        (it.stays_on, it.cause) = (stays_on, failed.clone());
+    });
     let mark = marking(case, host, history).map(Act::Host);
     let decision = Decision::rest(Reason::Exhausted).also(mark);
     let text = failed.map_or_else(
@@ -354,7 +352,7 @@ fn marking(case: &Case<'_>, host: &Host, mut history: History) -> Option<HostWri
     let told = history.last(uid).and_then(|it| it.told);
     let is_recent = told.is_some_and(|it| case.age(it) < TOLD_WITHIN / 2);
     if case.machine().is_some_and(|it| !it.told && it.deleting.is_none()) && !is_recent {
-        history = history.with_last(uid, |it| it.told = Some(case.now));
+        history = history.changed(uid, |it| it.told = Some(case.now));
     }
     let history = Some(history).filter(|it| *it != host.history);
     let is_news = history.is_some() || host.held || !host.marked;
@@ -426,21 +424,17 @@ pub(super) fn host_lost(case: &Case<'_>, refusal: &Said) -> Option<Decision> {
     Some(give_up_machine(case, machine, decision, &said.message, None))
 }
 
-/// The history of a host whose machine is given up, with the cause.
-fn given_up(case: &Case<'_>, host: &Host, failed: Option<&str>) -> History {
-    let uid = &case.request.uid;
-    let mut history = case.ended(host, Reason::Exhausted);
-    if !history.is_exhausted(uid) {
-        // Somebody took the record away: what follows must not be forgotten again.
-        let asked = case.standing.last.unwrap_or(case.now);
-        let mut entry = Entry::begin(uid, case.request.machine(), case.standing.retries, asked);
-        entry.machine_uid = case.machine().map(|it| it.uid.clone());
-        history = history.with(entry).ended(uid, Reason::Exhausted, case.now);
+/// The history of a host whose machine is given up.
+fn given_up(case: &Case<'_>, host: &Host) -> History {
+    let (uid, history) = (&case.request.uid, case.ended(host, Reason::Exhausted));
+    if history.is_exhausted(uid) {
+        return history;
     }
-    match failed {
-        Some(failed) => history.with_last(uid, |it| it.cause = Some(failed.to_owned())),
-        None => history,
-    }
+    // Somebody took the record away: what follows must not be forgotten again.
+    let asked = case.standing.last.unwrap_or(case.now);
+    let mut entry = Entry::begin(uid, case.request.machine(), case.standing.retries, asked);
+    entry.machine_uid = case.machine().map(|it| it.uid.clone());
+    history.with(entry).ended(uid, Reason::Exhausted, case.now)
 }
 
 /// Nothing of ours stays: key, taint, backup, and at last the finalizer. The node's part is bounded.

@@ -75,7 +75,7 @@ fn cut_off(stays_on: bool) -> Observed {
         seen.request.standing = last_try().request.standing;
         seen.request.finalizer = true;
         let host = seen.host.as_mut().unwrap();
-        host.history = host.history.with_last("uid", |it| it.stays_on = stays_on);
+        host.history = host.history.changed("uid", |it| it.stays_on = stays_on);
     })
 }
 

@@ -202,7 +202,7 @@ fn the_host_knows_when_an_owner_was_told_also_where_that_was_late() {
     let first = now(&last_try(), 320);
     let history = writes(&first)[0].history.clone().unwrap();
     assert_eq!(history.gave_up("machine"), Some(at(320)));
-    let before = history.with_last("uid", |it| it.told = None);
+    let before = history.changed("uid", |it| it.told = None);
     assert_eq!(before.gave_up("machine"), Some(at(320)), "a record of an earlier release");
     let cut = edit(last_try(), |seen| {
         let host = seen.host.as_mut().unwrap();
