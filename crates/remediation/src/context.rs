@@ -13,7 +13,7 @@ use controller_kit::Kit;
 use controller_kit::cache::Cache;
 use controller_kit::engine::links::Links;
 use controller_kit::engine::{Lookout, ObjectKey, Shared};
-use controller_kit::unread::Broken;
+use controller_kit::unread::{Broken, Undecodable};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
@@ -186,7 +186,14 @@ impl Context {
             || self.caches.upstream.store.find(|it| is(&it.metadata)).is_some()
     }
 
-    /// The requests that have a try under way on a host, and are gone.
+    /// Whether the request of this name and uid is there, and cannot be decoded.
+    pub fn is_unread(&self, request: &ObjectKey, uid: &str) -> bool {
+        let of = |broken: &Undecodable| broken.get(Some(&request.namespace), &request.name);
+        let all = [of(&self.caches.ours.broken), of(&self.caches.upstream.broken)];
+        all.into_iter().flatten().any(|it| it.metadata.uid.as_deref() == Some(uid))
+    }
+
+    /// The requests that have a try under way on a host, and are gone, or cannot be decoded.
     pub fn orphans(&self, host: &ObjectKey) -> Vec<String> {
         let mut all = self.tries.with(|tries| tries.under_way_on(host));
         all.retain(|uid| !self.is_there(uid));

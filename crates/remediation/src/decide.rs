@@ -301,8 +301,8 @@ fn ready_meanwhile(case: &Case<'_>) -> Option<Decision> {
     let was_told = case.said().is_some_and(Reason::is_refusal) || case.request.is_others_work();
     let is_old = machine.healthy_since.is_some_and(|it| case.age(it) >= GRACE);
     case.own_host()?;
-    // Or somebody took the record away.
-    let is_begun = case.entry().is_some() || case.step().is_some();
+    // Or somebody took the record away. One that has ended says more than a step: the request was not there, or not to be read.
+    let is_begun = case.entry().is_some() || (case.step().is_some() && case.seen.last().is_none());
     if is_begun || !(was_told || is_old) {
         return None;
     }
@@ -311,6 +311,10 @@ fn ready_meanwhile(case: &Case<'_>) -> Option<Decision> {
             None => return Some(Decision::look_at_node(REASON)),
             Some(ready) => ready,
         };
+    if is_ready && case.request.finalizer && case.seen.last().is_some() {
+        // What is left of a try that has ended on the host goes first: a node that is ready must not stay out of service.
+        return Some(ending::undo(case, REASON));
+    }
     is_ready.then(|| wait(case, Said::no(REASON, text::READY_MEANWHILE)).again(GRACE))
 }
 

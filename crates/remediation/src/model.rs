@@ -76,7 +76,7 @@ pub enum Seen {
     Left(Box<LeftBehind>),
     /// A Machine that says something of a request which is gone.
     Leftover(Box<capi::Machine>),
-    /// Whether a request is gone cannot be said before so much time has passed.
+    /// Nothing can be said, or is to be done, about what a request left before so much time has passed.
     TooEarly(Duration),
 }
 

@@ -7,6 +7,7 @@ use api_types::capi::{self, Cluster};
 use api_types::capm3::{Metal3Machine, UpstreamRemediation};
 use api_types::metal3::{BareMetalHost, CachedHost};
 use api_types::remediation::Metal3Remediation;
+use api_types::time::until;
 use controller_kit::engine::{Class, Error, ObjectKey};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
@@ -23,6 +24,7 @@ use crate::model::{
 use crate::reason::Reason;
 use crate::request::{Group, Request};
 use crate::seen::{Host, Machine, NodeSeen, is_paused};
+use crate::settings::Policy;
 use crate::turns::{Asking, Try, is_about_to_begin};
 
 pub mod node;
@@ -387,16 +389,31 @@ pub async fn orphan(context: &Context, key: &ObjectKey) -> Result<Option<Seen>, 
     let host = by_name(HOST, &hosts, key.name.as_str()).await?;
     let Some(host) = host.map(Arc::new) else { return Ok(None) };
     let history = History::of(&host);
+    let mut soonest = None;
     for entry in gone.iter().filter_map(|uid| left_open(&host, &history, uid)) {
-        // The caches may be behind.
         let machine = ObjectKey::new(&key.namespace, &entry.machine);
         let uid = entry.remediation.clone();
-        if !is_really_asked_for(context, &machine, Some(&uid)).await? {
-            let left = LeftBehind { host, uid, node: NodeSeen::NotAsked, place: None };
-            return Ok(Some(Seen::Left(Box::new(left))));
+        if context.is_unread(&machine, &uid) {
+            let Some(wait) = hold_left(entry, &context.policy, Timestamp::now()) else { continue };
+            if !wait.is_zero() {
+                soonest = soonest.into_iter().chain([wait]).min();
+                continue;
+            }
+        } else if is_really_asked_for(context, &machine, Some(&uid)).await? {
+            // The caches are behind.
+            continue;
         }
+        let left = LeftBehind { host, uid, node: NodeSeen::NotAsked, place: None };
+        return Ok(Some(Seen::Left(Box::new(left))));
     }
-    Ok(None)
+    Ok(soonest.map(Seen::TooEarly))
+}
+
+/// For how long a host is still held for a request that cannot be decoded: as long as for one whose status cannot be written. Nobody
+/// else would let it go, and it would be off until a person corrects the request. Nothing, where it may come on already.
+fn hold_left(entry: &Entry, policy: &Policy, now: Timestamp) -> Option<Duration> {
+    let left = (policy.power_off + policy.fence).saturating_sub(until(entry.asked, now));
+    entry.released.is_none().then_some(left)
 }
 
 /// Looks at the node that a request left when it could not be asked. Without this a node that is ready would stay out of service
@@ -574,6 +591,17 @@ mod tests {
         assert_eq!(seen(Some(host("a")), Some(host("a"))), (true, true, false));
         assert_eq!(seen(Some(host("a")), Some(host("b"))), (true, true, true));
         assert_eq!(seen(None, Some(host("b"))), (false, false, true));
+    }
+
+    #[test]
+    fn a_host_is_held_in_bounded_time_for_a_request_that_cannot_be_decoded() {
+        let (at, policy) = (|it| Timestamp::from_second(it).unwrap(), Policy::default());
+        let mut entry = Entry::begin("uid", "m", 0, at(100));
+        let left = |entry: &Entry, now| hold_left(entry, &policy, at(now)).map(|it| it.as_secs());
+        assert_eq!((left(&entry, 100), left(&entry, 819)), (Some(720), Some(1)));
+        assert_eq!((left(&entry, 820), left(&entry, 9000)), (Some(0), Some(0)));
+        entry.released = Some(at(200));
+        assert_eq!(left(&entry, 9000), None, "it may be on, and its node is awaited");
     }
 
     #[test]

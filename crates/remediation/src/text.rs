@@ -326,8 +326,9 @@ pub const REMEMBERED: &str =
     "the node was ready again, says the host: make a new request for another reboot";
 /// Of a control plane's host, which was left on.
 pub const SWITCHED_OFF: &str = "The Machine is being deleted, so its host is switched off";
-/// Of a host that was held for a request which is gone.
-pub const RELEASED: &str = "The request that held the host off is gone: it may be switched on";
+/// Of a host that was held for a request which is gone, or cannot be decoded.
+pub const RELEASED: &str =
+    "The request that held the host off is gone or cannot be read: it may be switched on";
 /// Of a node that could not be asked when its request went.
 pub const UNTAINTED_LATER: &str = "The node is no longer out of service: it can be asked again";
 /// How a machine is given up.

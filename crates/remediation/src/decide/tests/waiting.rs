@@ -236,6 +236,23 @@ fn a_machine_that_came_back_while_its_request_waited_is_not_cut_off() {
     assert!(is_asked(&now(&by_hand, 60)), "a person wants it all the same");
 }
 
+/// Its host was let go while nobody could decode it, and it says what it said before.
+#[test]
+fn a_machine_whose_try_was_ended_on_its_host_is_looked_at_before_it_is_cut_off_again() {
+    let ended = edit(asked(), |seen| {
+        let host = seen.host.as_mut().unwrap();
+        host.held = false;
+        host.history = host.history.ended("uid", Reason::Withdrawn, at(720));
+        seen.machine.as_mut().unwrap().healthy_since = Some(at(0));
+    });
+    assert!(now(&ended, 800).needs_node, "{:?}", now(&ended, 800));
+    let back = seeing(&ended, Node { taint: Taint::Ours, ..ready() });
+    assert_eq!(now(&back, 800).acts, [Act::Untaint, Act::RemoveFinalizer]);
+    let free = edit(seeing(&ended, ready()), |seen| seen.request.finalizer = false);
+    assert_eq!(now(&free, 801).reason, Reason::NodeReady);
+    assert!(is_asked(&now(&seeing(&ended, node()), 800)));
+}
+
 #[test]
 fn a_host_that_is_allowed_to_be_on_has_time_to_boot_before_it_is_cut_off() {
     let offline = edit(fresh(), |seen| {
