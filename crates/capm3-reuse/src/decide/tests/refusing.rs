@@ -27,6 +27,25 @@ fn an_image_needs_a_checksum_but_where_nothing_is_to_be_checked() {
 }
 
 #[test]
+fn a_host_is_looked_for_only_where_nothing_else_is_known_to_be_lacking() {
+    assert!(looks_for_host(&seen()));
+    let changes: [Change; 7] = [
+        |it| it.machine.spec.image = None,
+        |it| it.data = Data::Unserved,
+        |it| it.parent = Parent::None,
+        |it| it.cluster = None,
+        |it| annotate(&mut it.machine, names::capi::PAUSED, ""),
+        |it| it.machine.spec.provider_id = Some("metal3://ns/h/m".to_owned()),
+        |it| *it = having(&with(&host("h", "available"), &consumer("m", "m-uid"))),
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let mut seen = seen();
+        change(&mut seen);
+        assert!(!looks_for_host(&seen), "{number}");
+    }
+}
+
+#[test]
 fn secrets_of_another_namespace_are_refused() {
     let foreign = NamedRef { namespace: Some("other".to_owned()), ..NamedRef::default() };
     let mut seen = seen();

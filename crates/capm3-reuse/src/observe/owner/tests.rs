@@ -414,6 +414,14 @@ async fn a_machine_has_its_owner_whether_its_machine_or_set_can_be_decoded_or_no
     let set = json!({"name": "set", "namespace": "ns", "ownerReferences": owners});
     context.caches.sets.broken.put(broken(set));
     assert_eq!(scope(&context).owner_of(&metal, None), Some(owner()));
+    // Labels name one that no cache has as well, without its uid.
+    for (name, uid) in [("md", "md-uid"), ("later", "")] {
+        let labels = json!({names::capi::DEPLOYMENT_NAME: name});
+        let metadata = json!({"name": "m", "namespace": "ns", "labels": labels});
+        let labelled = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
+        let named = Owner { name: name.to_owned(), uid: uid.to_owned(), ..owner() };
+        assert_eq!(scope(&context).owner_of(&labelled, None), Some(named));
+    }
 }
 
 #[test]
