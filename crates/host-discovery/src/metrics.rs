@@ -47,53 +47,33 @@ pub struct Metrics {
 impl Metrics {
     /// Registers them, with every series from the start: a rate over one that appears late misses its first step.
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let counter = |name: &str, help: &str| register(registry, IntCounter::new(name, help)?);
-        let gauge = |name: &str, help: &str| register(registry, IntGauge::new(name, help)?);
-        let machines = Opts::new(
-            "ferrite_host_discovery_machines",
-            "Machines that Ironic shows, by what became of them",
-        );
-        let failed = Opts::new(
-            "ferrite_host_discovery_machines_failed_total",
-            "Machines that were listed as failed or conflicting, by reason",
-        );
-        let seconds = HistogramOpts::new(
-            "ferrite_host_discovery_poll_seconds",
-            "Time of a question for nodes, by what was asked for: new ones or all",
-        );
-        let errors = Opts::new(
-            "ferrite_host_discovery_ironic_errors_total",
-            "Questions that Ironic did not answer, by class",
-        );
-        let last_poll = Gauge::new(
-            "ferrite_host_discovery_last_poll_timestamp_seconds",
-            "When Ironic last answered the question for new nodes",
-        )?;
+        let named =
+            |name: &str, help: &str| Opts::new(format!("ferrite_host_discovery_{name}"), help);
+        let counter = |opts: Opts| register(registry, IntCounter::with_opts(opts)?);
+        let counters =
+            |opts: Opts, label: &str| register(registry, IntCounterVec::new(opts, &[label])?);
+        let gauge = |opts: Opts| register(registry, IntGauge::with_opts(opts)?);
+        let refused = "Attempts to make a host that the API server refused or could not answer";
+        let adopted = "Nodes that were given the driver of their host's BMC";
+        let left_out = "Machines that are not looked at because too many wait before them";
+        let reachable = "1 while Ironic answers and takes our credentials";
+        let machines = named("machines", "Machines that Ironic shows, by what became of them");
+        let failed = "Machines that were listed as failed or conflicting, by reason";
+        let polls = "Time of a question for nodes, by what was asked for: new ones or all";
+        let polls = HistogramOpts::from(named("poll_seconds", polls)).buckets(SECONDS.to_vec());
+        let errors = "Questions that Ironic did not answer, by class";
+        let last_poll = "When Ironic last answered the question for new nodes";
+        let last_poll = Gauge::with_opts(named("last_poll_timestamp_seconds", last_poll))?;
         let metrics = Self {
-            created: counter("ferrite_host_discovery_hosts_created_total", "Hosts that were made")?,
-            refused: counter(
-                "ferrite_host_discovery_hosts_refused_total",
-                "Attempts to make a host that the API server refused or could not answer",
-            )?,
-            adopted: counter(
-                "ferrite_host_discovery_drivers_adopted_total",
-                "Nodes that were given the driver of their host's BMC",
-            )?,
-            left_out: gauge(
-                "ferrite_host_discovery_machines_left_out",
-                "Machines that are not looked at because too many wait before them",
-            )?,
-            ironic_reachable: gauge(
-                "ferrite_host_discovery_ironic_reachable",
-                "1 while Ironic answers and takes our credentials",
-            )?,
+            created: counter(named("hosts_created_total", "Hosts that were made"))?,
+            refused: counter(named("hosts_refused_total", refused))?,
+            adopted: counter(named("drivers_adopted_total", adopted))?,
+            left_out: gauge(named("machines_left_out", left_out))?,
+            ironic_reachable: gauge(named("ironic_reachable", reachable))?,
             machines: register(registry, IntGaugeVec::new(machines, &["sort"])?)?,
-            failed: register(registry, IntCounterVec::new(failed, &["reason"])?)?,
-            polls: register(
-                registry,
-                HistogramVec::new(seconds.buckets(SECONDS.to_vec()), &["nodes"])?,
-            )?,
-            ironic_errors: register(registry, IntCounterVec::new(errors, &["class"])?)?,
+            failed: counters(named("machines_failed_total", failed), "reason")?,
+            polls: register(registry, HistogramVec::new(polls, &["nodes"])?)?,
+            ironic_errors: counters(named("ironic_errors_total", errors), "class")?,
             last_poll: register(registry, last_poll)?,
         };
         metrics.show(0, Strays::default(), &[]);
