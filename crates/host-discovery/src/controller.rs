@@ -19,7 +19,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt as _;
 use kube::runtime::watcher;
 
-use crate::context::{Context, News};
+use crate::context::Context;
 use crate::decide::decide;
 use crate::index::{Change, Index};
 use crate::metrics::Metrics;
@@ -37,8 +37,8 @@ use crate::{adopt, discovery, making, observe, status, text, write};
 
 /// What a pass sees.
 pub enum Seen {
-    /// All machines.
-    All(Arc<Table>),
+    /// All machines, as the table has them.
+    All,
     /// A discovery.
     Discovery(Box<DiscoveryView>),
     /// There is nothing to decide: what came of reading a machine is told to the pass about all.
@@ -58,64 +58,30 @@ pub async fn run(kit: Kit, policy: Policy, settings: ironic::Settings) -> Result
         .map_err(|error| format!("Cannot set up metrics: {error}"))?;
     let hosts = watch::told_everywhere::<Sighting>(&kit);
     let watched = watch::namespaced::<BareMetalHostDiscovery>(&kit, &watcher::Config::default());
-    let context = Context {
+    let context = &Context {
         kit: kit.clone(),
+        table: Shared::default(),
         policy,
         ironic,
         metrics,
         lookout: Lookout::default(),
         discoveries: watched.cache(),
         index: Shared::default(),
-        inbox: Shared::default(),
-        marks: Shared::default(),
-        jobs: Shared::default(),
         status_plans: Shared::default(),
         adoptions: Shared::default(),
         late_fields: OnceLock::new(),
     };
-    let rules = Rules { context, table: Shared::default() };
-    let context = &rules.context;
+    context.table.with(|table| *table = Table::new(&policy));
     kit.readiness.require_to_lead(IRONIC, text::IRONIC_NOT_ASKED);
     let watching = Box::pin(async {
         tokio::select! {
             () = follow(context, hosts) => {}
             () = watch::feed(watched.changes, |it| changed(context, it)) => {}
-            never = stand_by(&rules) => match never {},
+            never = stand_by(context) => match never {},
         }
     });
     // A pass that reads a machine, or a page of nodes, has time left for the rest.
-    Box::pin(engine::run(&kit, &rules, &context.lookout, watching, 2 * READING_MAX)).await
-}
-
-/// The rule books, and what they share.
-struct Rules {
-    context: Context,
-    /// What is known of the machines, while no pass has it.
-    table: Shared<Option<Arc<Table>>>,
-}
-
-/// What is known of the machines, for one pass. It is put back however the pass ends: also one that is given up has taken notice
-/// of what happened.
-struct Lent<'a> {
-    rules: &'a Rules,
-    table: Arc<Table>,
-}
-
-impl Drop for Lent<'_> {
-    fn drop(&mut self) {
-        self.rules.table.with(|place| *place = Some(self.table.clone()));
-    }
-}
-
-impl Rules {
-    async fn look(&self) -> Result<Arc<Table>, Error> {
-        let table = self.table.with(Option::take);
-        let table = table.unwrap_or_else(|| Arc::new(Table::new(&self.context)));
-        let mut lent = Lent { rules: self, table };
-        // No other pass looks at it now.
-        Arc::make_mut(&mut lent.table).look(&self.context).await?;
-        Ok(lent.table.clone())
-    }
+    Box::pin(engine::run(&kit, context, &context.lookout, watching, 2 * READING_MAX)).await
 }
 
 /// A discovery appeared, changed or went.
@@ -146,7 +112,7 @@ async fn follow(context: &Context, hosts: impl Stream<Item = Told<Sighting>>) {
                 let (change, rivals) = context.index.with(|index| index.take(&host));
                 // Their nodes have two hosts now.
                 for host in rivals {
-                    context.tell(News::Host(Change::Less(host)));
+                    context.host_changed(Change::Less(host));
                 }
                 wants_driver(context, ObjectKey::of(&host), Adoption::of(&host).as_ref());
                 change
@@ -166,7 +132,7 @@ async fn follow(context: &Context, hosts: impl Stream<Item = Told<Sighting>>) {
             Told::Listed => {
                 for host in context.index.with(Index::listed) {
                     wants_driver(context, host.host.clone(), None);
-                    context.tell(News::Host(Change::Gone(host)));
+                    context.host_changed(Change::Gone(host));
                 }
                 Change::More
             }
@@ -187,23 +153,19 @@ fn wants_driver(context: &Context, host: ObjectKey, adoption: Option<&Adoption>)
     }
 }
 
-/// Beside all keys. A process that may not act looks whether it could, and remembers which nodes had a host.
-async fn stand_by(rules: &Rules) -> Infallible {
-    let context = &rules.context;
+/// Beside all keys. A process that may not act looks whether it could.
+async fn stand_by(context: &Context) -> Infallible {
     loop {
         if !context.kit.may_act() {
             let checked = context.ironic.check().await;
             let checked = checked.inspect_err(|error| context.metrics.ironic_failed(error));
             table::told(context, checked.as_ref().err().map(|error| (error, IRONIC)));
-            if rules.table.with(|table| table.is_none()) {
-                context.forget_most();
-            }
         }
         tokio::time::sleep(context.policy.poll_interval).await;
     }
 }
 
-impl Controller for Rules {
+impl Controller for Context {
     type Key = Key;
     type Observed = Seen;
     type Write = Write;
@@ -212,9 +174,10 @@ impl Controller for Rules {
 
     /// The others follow from what is decided about all.
     fn keys(&self) -> Vec<Key> {
-        let hosts: Vec<_> = self.context.adoptions.with(|all| all.keys().cloned().collect());
+        let hosts: Vec<_> = self.adoptions.with(|all| all.keys().cloned().collect());
+        let handed_over: Vec<_> = self.table.with(|table| table.handed_over().collect());
         let drivers = hosts.into_iter().map(Key::Driver);
-        std::iter::once(Key::All).chain(drivers).chain(self.context.handed_over()).collect()
+        std::iter::once(Key::All).chain(drivers).chain(handed_over).collect()
     }
 
     fn class(&self, key: &Key) -> Class {
@@ -240,11 +203,11 @@ impl Controller for Rules {
     fn object(&self, key: &Key) -> ObjectReference {
         let of_host = |host: &ObjectKey| {
             // Without it an event is not shown with its host.
-            let uid = self.context.index.with(|index| index.uid(host).map(str::to_owned));
+            let uid = self.index.with(|index| index.uid(host).map(str::to_owned));
             ObjectReference { uid, ..host.reference::<BareMetalHost>(&()) }
         };
         match key {
-            Key::Discovery(key) => self.context.discoveries.reference(key),
+            Key::Discovery(key) => self.discoveries.reference(key),
             Key::Mark(it) => of_host(&it.host),
             Key::Driver(host) => of_host(host),
             Key::All | Key::Machine(_) => ObjectReference::default(),
@@ -257,17 +220,20 @@ impl Controller for Rules {
 
     async fn observe(&self, key: &Key, memory: &mut Memory) -> Result<Option<Seen>, Error> {
         Ok(match key {
-            Key::All => Some(Seen::All(self.look().await?)),
-            Key::Discovery(key) => {
-                discovery::observe(&self.context, key).map(|it| Seen::Discovery(Box::new(it)))
+            Key::All => {
+                table::look(self).await?;
+                Some(Seen::All)
             }
-            Key::Machine(node) => observe::machine(&self.context, *node).await.map(Seen::Known),
+            Key::Discovery(key) => {
+                discovery::observe(self, key).map(|it| Seen::Discovery(Box::new(it)))
+            }
+            Key::Machine(node) => observe::machine(self, *node).await.map(Seen::Known),
             Key::Mark(_) => Some(Seen::Mark(Turn::of(memory))),
             Key::Driver(host) => {
-                let adoption = self.context.adoptions.with(|all| all.get(host).cloned());
+                let adoption = self.adoptions.with(|all| all.get(host).cloned());
                 let Some(adoption) = adoption else { return Ok(None) };
                 let turn = Turn::of(memory);
-                match adopt::observe(&self.context, host, adoption).await {
+                match adopt::observe(self, host, adoption).await {
                     Ok(fitting) => fitting.map(|fitting| {
                         if fitting.fits() {
                             *memory = None;
@@ -285,7 +251,7 @@ impl Controller for Rules {
 
     fn decide(&self, seen: &Seen, now: Now) -> Decision<Write, Pass> {
         match seen {
-            Seen::All(table) => self.context.decide_all(table),
+            Seen::All => self.table.with(|table| self.decide_all(table)),
             Seen::Discovery(view) => discovery::decide(view, now),
             Seen::Known(reason) => Decision::rest(*reason),
             Seen::Mark(turn) => decide_mark(*turn, now),
@@ -302,42 +268,41 @@ impl Controller for Rules {
         memory: &mut Memory,
     ) -> Result<Outcome, Error> {
         match (key, seen, write) {
-            (_, Seen::All(table), Write::Hosts(mut plan)) => {
-                let outcome = making::make(&self.context, table, &mut plan).await;
-                self.context.publish(table, &plan);
-                self.context.tell(News::Decided(plan, Instant::now()));
+            (_, Seen::All, Write::Hosts(mut plan)) => {
+                let outcome = making::make(self, &mut plan).await;
+                self.table.with(|table| self.publish(table, &plan));
                 Ok(outcome)
             }
             (_, Seen::Discovery(view), Write::Approvals(approvals)) => {
-                write::settle_approvals(&self.context, &view.object, &approvals).await
+                write::settle_approvals(self, &view.object, &approvals).await
             }
             (_, Seen::Discovery(view), Write::Status(status)) => {
-                let outcome = write::write_status(&self.context, &view.object, &status).await?;
+                let outcome = write::write_status(self, &view.object, &status).await?;
                 let before = view.object.status.clone().unwrap_or_default();
                 for it in status::newly_failed(&before, &status) {
-                    self.context.metrics.failed(word(it));
+                    self.metrics.failed(word(it));
                 }
                 Ok(outcome)
             }
-            (Key::Mark(it), _, Write::Mark) => match write::mark(&self.context, it).await {
+            (Key::Mark(it), _, Write::Mark) => match write::mark(self, it).await {
                 Ok(()) => {
                     *memory = None;
-                    self.context.needs_no_mark(it);
+                    self.table.with(|table| table.marks.remove(it));
                     Ok(Outcome::default())
                 }
                 Err(error) => {
                     if error.class() == ironic::Class::NotFound {
-                        self.context.needs_no_mark(it);
+                        self.table.with(|table| table.marks.remove(it));
                     }
                     let text = text::mark_refused(it.node, &error.to_string());
-                    Ok(not_taken(&self.context, memory, &error, (Pass::MarkRefused, &text)))
+                    Ok(not_taken(self, memory, &error, (Pass::MarkRefused, &text)))
                 }
             },
             (_, Seen::Driver(fitting, _), Write::Driver(chosen, before)) => {
                 let node = fitting.adoption.node;
-                match write::set_driver(&self.context, node, chosen, &before).await {
+                match write::set_driver(self, node, chosen, &before).await {
                     Ok(()) => {
-                        self.context.metrics.adopted.inc();
+                        self.metrics.adopted.inc();
                         tracing::info!(node.id = %node, object.key = ?key, driver = chosen.driver, "Gave a node the driver of its host's BMC");
                         let text = text::driver_adopted(node, chosen, &before);
                         let reason = Pass::DriverAdopted.as_str();
@@ -346,7 +311,7 @@ impl Controller for Rules {
                     }
                     Err(error) => {
                         let text = text::driver_refused(node, &error.to_string());
-                        Ok(not_taken(&self.context, memory, &error, (Pass::DriverRefused, &text)))
+                        Ok(not_taken(self, memory, &error, (Pass::DriverRefused, &text)))
                     }
                 }
             }
@@ -410,9 +375,8 @@ impl Context {
     /// Tells each discovery what its status is to say.
     fn publish(&self, table: &Table, plan: &HostPlan) {
         let nodes = &table.nodes;
-        let (known, strays) = (nodes.known_after(plan), Strays::of(plan, nodes.registered()));
+        let (known, strays) = (nodes.known(), Strays::of(plan, nodes.registered()));
         let version = self.ironic.offered().map(|it| it.to_string());
-        let machines = nodes.machines();
         let mut counts = Vec::new();
         let mut all = BTreeMap::new();
         for (at, resource) in table.resources.iter().enumerate() {
@@ -421,7 +385,7 @@ impl Context {
             }
             let made = self.index.with(|index| resource.made(index));
             let trouble = trouble(at, plan, nodes.left_out());
-            let report = report(at, plan, machines.iter().copied(), known, made);
+            let report = report(at, plan, |node| nodes.machine(node), known, made);
             let strays = Some(strays).filter(|_| table.caught_up);
             let report = Report { trouble, strays, ..report };
             let approvals = plan.approvals.iter().find(|it| it.resource == at);

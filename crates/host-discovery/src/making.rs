@@ -8,9 +8,8 @@ use std::time::Instant;
 use controller_kit::engine::{Next, Outcome, Shared};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 
-use crate::context::{Context, News};
-use crate::machine::Machine;
-use crate::model::{HostPlan, Job, Made, Verdict};
+use crate::context::Context;
+use crate::model::{HostPlan, Made};
 use crate::node_id::NodeId;
 use crate::observe::{self, MANY};
 use crate::reason::Reason;
@@ -24,29 +23,40 @@ use crate::write::{self, Order};
 /// itself.
 const MOST_TOLD: usize = 20;
 
-/// The hosts that were decided about.
-fn orders<'a>(table: &'a Table, plan: &'a HostPlan) -> Vec<Order<'a>> {
-    let nodes = &table.nodes;
-    let order = |(verdict, machine): (&'a Verdict, &'a Machine)| {
-        let name = verdict.name.as_deref().filter(|_| verdict.creates())?;
-        let resource = table.resources.get(verdict.resource?)?;
-        Some(Order { resource, machine, verdict, name, nodes })
-    };
-    plan.verdicts.iter().zip(nodes.machines()).filter_map(order).collect()
+/// The hosts that were decided about, each with its machine as it was then.
+fn orders(table: &Table, plan: &HostPlan) -> Vec<Order> {
+    let orders = plan.verdicts.iter().filter(|it| it.creates()).filter_map(|verdict| {
+        let (node, name) = (verdict.node, verdict.name.clone()?);
+        let resource = table.resources.get(verdict.resource?)?.clone();
+        let machine = table.nodes.machine(node)?.clone();
+        let seen = table.nodes.seen(node);
+        let has_details = table.nodes.details(node).is_some();
+        Some(Order { resource, machine, verdict: verdict.clone(), name, seen, has_details })
+    });
+    let mut orders: Vec<_> = orders.collect();
+    // Those that failed before come last: they keep nobody waiting.
+    orders.sort_by_key(|it| table.refusals.all().contains_key(&it.machine.node));
+    orders
 }
 
 /// Makes the hosts that were decided about, as far as the time allows. What came of it is told to the next pass, which comes at
 /// once where it may have something to do.
-pub async fn make(context: &Context, table: &Table, plan: &mut HostPlan) -> Outcome {
+pub async fn make(context: &Context, plan: &mut HostPlan) -> Outcome {
+    // Nothing has changed since it was decided.
+    let mut orders = context.table.with(|table| {
+        let orders = orders(table, plan);
+        table.nodes.settle(plan, Instant::now());
+        orders
+    });
     let makers = plan.makers();
-    if !table.answers() || makers.is_empty() {
+    if makers.is_empty() {
         return Outcome::default();
     }
     // What cannot be taken back is decided on what is so now: the watch on hosts tells of all, and the discoveries are as they
     // were.
     let looking = async {
         observe::watched(context).await?;
-        let changed = observe::changed(context, &table.resources, &makers).await;
+        let changed = observe::changed(context, &orders).await;
         changed.map_err(|error| error.to_string())
     };
     let changed = match looking.await {
@@ -59,15 +69,12 @@ pub async fn make(context: &Context, table: &Table, plan: &mut HostPlan) -> Outc
     };
     plan.hold_back(&changed, Reason::RateLimited, text::DISCOVERY_CHANGED);
     let at = Instant::now();
-    let is_old = |it: &Order<'_>| {
-        let seen = table.nodes.seen(it.machine.node);
-        seen.is_none_or(|seen| at.duration_since(seen) > SEEN_MAX_AGE)
-    };
-    let lacks_details = |it: &Order<'_>| table.nodes.details(it.machine.node).is_none();
-    let (unread, read): (Vec<_>, Vec<_>) = orders(table, plan).into_iter().partition(lacks_details);
+    orders.retain(|it| it.verdict.resource.is_none_or(|at| !changed.contains(&at)));
+    let is_old = |it: &Order| it.seen.is_none_or(|seen| at.duration_since(seen) > SEEN_MAX_AGE);
+    let (read, unread): (Vec<_>, Vec<_>) = orders.into_iter().partition(|it| it.has_details);
     let (old, fresh): (Vec<_>, Vec<_>) = read.into_iter().partition(is_old);
-    let begins_list = ask_again(context, table, &unread, &old);
-    let answers = carry_out(context, table, fresh, at).await;
+    let begins_list = ask_again(context, &unread, &old);
+    let answers = carry_out(context, fresh, at).await;
     let is_done = answers.is_empty() && !begins_list;
     let mut others = Vec::new();
     for (node, made) in answers {
@@ -89,31 +96,23 @@ pub async fn make(context: &Context, table: &Table, plan: &mut HostPlan) -> Outc
 
 /// Has Ironic asked once more about machines whose details had no room, and about those that it showed too long ago: about few of
 /// these one by one, beside all this, and about many by a list. Says whether one is to begin.
-fn ask_again(context: &Context, table: &Table, unread: &[Order<'_>], old: &[Order<'_>]) -> bool {
-    if !table.may_read() {
+fn ask_again(context: &Context, unread: &[Order], old: &[Order]) -> bool {
+    let (may_read, lists_all) = context.table.with(|it| (it.may_read(), it.lists_all()));
+    if !may_read {
         return false;
     }
     let is_list = old.len() > MANY;
-    let one_by_one = if is_list { &[] } else { old };
-    for order in unread.iter().chain(one_by_one) {
-        context.begins(order.machine.node, Job::default());
-    }
-    let begins_list = is_list && !table.lists_all();
+    let one_by_one = unread.iter().chain(if is_list { &[] } else { old });
+    context.read(one_by_one.map(|it| it.machine.node));
+    let begins_list = is_list && !lists_all;
     if begins_list {
-        context.tell(News::ListAll);
+        context.table.with(Table::list_all);
     }
     begins_list
 }
 
 /// Makes hosts, as far as the time allows.
-async fn carry_out(
-    context: &Context,
-    table: &Table,
-    mut orders: Vec<Order<'_>>,
-    at: Instant,
-) -> Vec<(NodeId, Made)> {
-    // Those that failed before come last: they keep nobody waiting.
-    orders.sort_by_key(|it| table.refusals.all().contains_key(&it.machine.node));
+async fn carry_out(context: &Context, orders: Vec<Order>, at: Instant) -> Vec<(NodeId, Made)> {
     // An API server that fails is not asked for hundreds of hosts more; it may fail in one namespace alone.
     let failing = Shared::default();
     // Each is begun when its turn comes: what is begun of thousands at once takes megabytes.
@@ -129,7 +128,7 @@ async fn carry_out(
 /// Makes one host, unless the time is over.
 async fn carry_out_one(
     context: &Context,
-    order: Order<'_>,
+    order: Order,
     at: Instant,
     failing: &Shared<BTreeSet<String>>,
 ) -> Option<(NodeId, Made)> {
@@ -137,12 +136,12 @@ async fn carry_out_one(
     if at.elapsed() > MAKING_MAX || failing.with(|all| all.contains(namespace)) {
         return None;
     }
-    let made = write::create(context, order).await;
+    let made = write::create(context, &order).await;
     if let Made::Failed(Cause::Failed(_) | Cause::Unknown, _) = &made {
         failing.with(|all| all.insert(namespace.clone()));
     }
     // At once: this pass may not come to its end.
     let node = order.machine.node;
-    context.tell(News::Made(node, made.clone()));
+    context.table.with(|table| table.made(node, made.clone()));
     Some((node, made))
 }

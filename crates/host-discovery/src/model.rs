@@ -16,7 +16,6 @@ use kube::ResourceExt as _;
 
 use crate::driver::{NodeDriver, drivers_of};
 use crate::index::Index;
-use crate::inventory::Port;
 use crate::machine::{Machine, Shown};
 use crate::naming::Named;
 use crate::node_id::NodeId;
@@ -381,7 +380,7 @@ impl Strays {
         Self {
             unselected: with(Reason::NotSelected),
             undiscovered: with(Reason::NotDiscovered),
-            registered: with(Reason::Registered).saturating_add(registered),
+            registered,
         }
     }
 }
@@ -443,15 +442,6 @@ pub enum Write {
     Mark,
     /// Gives a node this driver in place of that.
     Driver(NodeDriver, String),
-}
-
-/// A machine that is to be read, and what is known of it already.
-#[derive(Clone, Debug, Default)]
-pub struct Job {
-    /// Its ports, where a list has shown them.
-    pub listed: Option<Vec<Port>>,
-    /// When Ironic last showed the node itself.
-    pub seen: Option<Instant>,
 }
 
 /// What came of making a host.

@@ -17,10 +17,10 @@ use crate::hardware::HardwareDetails;
 use crate::index::Index;
 use crate::inventory::{Facts, Port, abridged};
 use crate::machine::{Machine, Reading, Shown};
-use crate::model::{HostPlan, Unmarked, Verdict};
+use crate::model::{HostPlan, Unmarked};
 use crate::node_id::NodeId;
 use crate::reason::Reason;
-use crate::waits::{IRONIC_RETRY_MAX, REST_MAX};
+use crate::waits::{HANGS_AFTER, IRONIC_RETRY_MAX, REST_MAX};
 
 use track::{Settled, Track};
 
@@ -48,6 +48,8 @@ pub struct Nodes {
     /// Machines that may become hosts.
     waiting: HashMap<NodeId, Track>,
     settled: HashMap<NodeId, Settled>,
+    /// Machines that are being read.
+    reads: HashMap<NodeId, Read>,
     /// Nodes whose host went before a list showed them, and that host: kept until a list is complete.
     left: HashMap<NodeId, ObjectKey>,
     /// Nodes that are to be marked as ones that had a host.
@@ -60,6 +62,17 @@ pub struct Nodes {
     left_out: usize,
     /// The same of the list before, until this one is complete.
     left_out_before: usize,
+}
+
+/// A machine is being read.
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// Since when.
+    since: Instant,
+    /// Its ports, where a list has shown them.
+    pub ports: Option<Vec<Port>>,
+    /// When Ironic last showed the node itself.
+    pub seen: Option<Instant>,
 }
 
 /// What was read of one machine.
@@ -101,13 +114,18 @@ impl Nodes {
         all.into_iter().map(|track| &track.machine).collect()
     }
 
+    /// One of them.
+    pub fn machine(&self, node: NodeId) -> Option<&Machine> {
+        Some(&self.waiting.get(&node)?.machine)
+    }
+
     /// How many nodes are hosts.
     pub fn known(&self) -> u32 {
         let known = self.settled.values().filter(|it| it.host.is_some()).count();
         u32::try_from(known).unwrap_or(u32::MAX)
     }
 
-    /// How many nodes somebody registered that are settled as no host of ours or anybody's.
+    /// How many nodes somebody registered that are nobody's host.
     pub fn registered(&self) -> u32 {
         let registered = self.settled.values().filter(|it| it.host.is_none()).count();
         u32::try_from(registered).unwrap_or(u32::MAX)
@@ -253,7 +271,7 @@ impl Nodes {
     /// Machines that are to be read, so many at most, in the order in which their turn came; those that said nothing before
     /// come last: there may be thousands of them, and a new machine waits for none.
     pub fn due(&self, at: Instant, most: usize) -> Vec<NodeId> {
-        let mut due: Vec<_> = self.waiting.values().filter(|track| track.is_due(at)).collect();
+        let mut due: Vec<_> = self.free().filter(|track| track.is_due(at)).collect();
         due.sort_unstable_by_key(|track| (track.vain > 0, track.look, track.order));
         due.into_iter().map(|track| track.machine.node).take(most).collect()
     }
@@ -270,35 +288,47 @@ impl Nodes {
     /// failed for again and again.
     pub fn has_unread(&self, at: Instant) -> bool {
         let is_told = |it: &Track| it.vain >= FAILURES || it.machine.last_error.is_some();
-        self.waiting.values().any(|it| it.is_unread(at) && !is_told(it))
+        let is_soon = |it: &Track| match self.reads.get(&it.machine.node) {
+            Some(read) => at.saturating_duration_since(read.since) < HANGS_AFTER,
+            None => it.is_due(at),
+        };
+        self.waiting.values().any(|it| is_soon(it) && !is_told(it))
+    }
+
+    /// Those that are not being read.
+    fn free(&self) -> impl Iterator<Item = &Track> {
+        self.waiting.values().filter(|it| !self.reads.contains_key(&it.machine.node))
     }
 
     /// When the next one is to be read.
     pub fn next_look(&self) -> Option<Instant> {
-        let free = self.waiting.values().filter(|track| track.reading.is_none());
-        free.filter_map(|track| track.look).min()
+        self.free().filter_map(|track| track.look).min()
     }
 
-    /// How many are being read.
-    pub fn being_read(&self) -> usize {
-        self.waiting.values().filter(|track| track.reading.is_some()).count()
+    /// Those that are being read.
+    pub fn being_read(&self) -> impl ExactSizeIterator<Item = NodeId> {
+        self.reads.keys().copied()
+    }
+
+    /// What is known already of a machine that is being read.
+    pub fn reading(&self, node: NodeId) -> Option<Read> {
+        self.reads.get(&node).cloned()
     }
 
     /// A machine is being read from now on, until [`Nodes::read`] is told what came of it. That it had no inventory before says
     /// nothing any more: Ironic may have one now, and fail to give it.
-    pub fn reads(&mut self, node: NodeId, at: Instant) {
-        if let Some(track) = self.waiting.get_mut(&node) {
-            track.reading = Some(at);
-            if track.machine.inventory == Reading::None {
-                track.machine.inventory = Reading::Unread;
-            }
+    pub fn reads(&mut self, node: NodeId, ports: Option<Vec<Port>>, at: Instant) {
+        let Some(track) = self.waiting.get_mut(&node) else { return };
+        self.reads.entry(node).or_insert(Read { since: at, ports, seen: track.seen });
+        if track.machine.inventory == Reading::None {
+            track.machine.inventory = Reading::Unread;
         }
     }
 
     /// Takes what was read of a machine.
     pub fn read(&mut self, node: NodeId, look: Look, at: Instant) {
+        self.reads.remove(&node);
         let Some(track) = self.waiting.get_mut(&node) else { return };
-        track.reading = None;
         match look {
             Look::Gone => self.forget(node),
             Look::Failed(class, text) => {
@@ -356,25 +386,11 @@ impl Nodes {
         self.waiting.contains_key(&node)
     }
 
-    /// Whether a machine said all that a host is made of.
-    pub fn is_whole(&self, node: NodeId) -> bool {
-        self.waiting.get(&node).is_some_and(|track| track.machine.is_whole())
-    }
-
     /// Has a machine read anew.
     pub fn look_at(&mut self, node: NodeId, at: Instant) {
         if let Some(track) = self.waiting.get_mut(&node) {
             track.look_at(at);
         }
-    }
-
-    /// How many nodes are hosts once that is settled.
-    pub fn known_after(&self, plan: &HostPlan) -> u32 {
-        let is_new = |it: &&Verdict| {
-            it.reason == Reason::Known && self.waiting.get(&it.node).is_some_and(|it| !it.contested)
-        };
-        let new = plan.verdicts.iter().filter(is_new).count();
-        self.known().saturating_add(u32::try_from(new).unwrap_or(u32::MAX))
     }
 
     /// Settles what was decided: machines that are hosts or somebody else's need no more looks, incomplete ones get
@@ -454,6 +470,7 @@ impl Nodes {
 
     /// Keeps a machine no longer.
     fn forget(&mut self, node: NodeId) {
+        self.reads.remove(&node);
         if let Some(track) = self.waiting.remove(&node) {
             self.facts -= track.machine.bytes();
             self.details -= track.details_size();

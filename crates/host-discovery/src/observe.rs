@@ -1,7 +1,7 @@
 //! All reads but those that prove a write in `write`: the questions to Ironic, and those to the API server that come before a
 //! host, or before the driver of its node is changed.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
 use api_types::metal3::{BareMetalHost, BareMetalHostDiscovery};
@@ -19,15 +19,14 @@ use crate::context::Context;
 use crate::hardware::{HardwareDetails, LateFields};
 use crate::inventory::{Facts, MOST_PORTS, Port, bmc, has_all};
 use crate::machine::Reading;
-use crate::model::Job;
 use crate::node_id::NodeId;
-use crate::nodes::{Look, Nodes};
+use crate::nodes::{Look, Read};
 use crate::reason::Pass;
-use crate::resource::Resource;
 use crate::settings::HOSTS;
 use crate::sighting::Sighting;
 use crate::text;
 use crate::waits::{HANGS_AFTER, MAKING_MAX, READING_MAX, SEEN_MAX_AGE, SHORTEST_WAIT};
+use crate::write::Order;
 
 /// Bytes of an inventory that are read. Real ones have four to a hundred thousand.
 pub const MOST_INVENTORY: usize = 1 << 20;
@@ -41,19 +40,6 @@ const LISTED: Detail = Detail::Fields(&["uuid", "name", "provision_state", "extr
 const FIELDS: Detail = Detail::Fields(&["uuid", "name", "provision_state", "last_error", "extra"]);
 const PORT_FIELDS: Detail = Detail::Fields(&["uuid", "address", "node_uuid", "pxe_enabled"]);
 
-/// Where lists of Ironic's go on.
-#[derive(Clone, Debug, Default)]
-pub struct Places {
-    /// The list of nodes that is under way.
-    pub nodes: Option<NodeList>,
-    /// The newest node that was listed.
-    newest: Option<String>,
-    /// After this port.
-    ports: Option<String>,
-    /// Ports of nodes that are still to be read: the list does not show them again.
-    pub found: HashMap<NodeId, Vec<Port>>,
-}
-
 /// A list of nodes.
 #[derive(Clone, Debug)]
 pub struct NodeList {
@@ -66,36 +52,36 @@ pub struct NodeList {
 
 /// Reads the next page of a list of all nodes, or of those that are new, and gives the list at its end. What a page shows is
 /// decided about before the next one comes: a list may have many pages, and Ironic may be slow.
-pub async fn poll(
-    context: &Context,
-    nodes: &mut Nodes,
-    places: &mut Places,
-    all: bool,
-) -> Result<Option<NodeList>, Error> {
-    let list = match &mut places.nodes {
-        Some(list) if list.all || !all => list,
+pub async fn poll(context: &Context, all: bool) -> Result<Option<NodeList>, Error> {
+    let mut list = context.table.with(|table| match &mut table.list {
+        Some(list) if list.all || !all => list.clone(),
         place => {
             if all {
-                nodes.begin();
+                table.nodes.begin();
             }
-            let after = places.newest.clone().filter(|_| !all);
+            let after = table.newest.clone().filter(|_| !all);
             let query = NodeQuery { detail: LISTED, after, ..NodeQuery::default() };
             let pages = context.ironic.nodes(query);
-            place.insert(NodeList { all, began: Instant::now(), pages })
+            place.insert(NodeList { all, began: Instant::now(), pages }).clone()
         }
-    };
+    });
     let page = next_page(&mut list.pages).await?.unwrap_or_default();
     let at = Instant::now();
-    context.index.with(|index| page.iter().for_each(|node| nodes.note(node, index, at)));
-    nodes.note_unread(list.pages.unread(), at);
-    if !list.pages.is_done() {
-        return Ok(None);
-    }
-    places.newest = list.pages.last_seen().map(str::to_owned);
-    if list.all {
-        nodes.end();
-    }
-    Ok(places.nodes.take())
+    context.table.with(|table| {
+        let nodes = &mut table.nodes;
+        context.index.with(|index| page.iter().for_each(|node| nodes.note(node, index, at)));
+        nodes.note_unread(list.pages.unread(), at);
+        if !list.pages.is_done() {
+            table.list = Some(list);
+            return Ok(None);
+        }
+        if list.all {
+            nodes.end();
+        }
+        table.newest = list.pages.last_seen().map(str::to_owned);
+        table.list = None;
+        Ok(Some(list))
+    })
 }
 
 /// The next page: asked for again where Ironic may answer the next time, since a list of many pages would else never
@@ -134,8 +120,8 @@ async fn is_worth_another(error: &Error, attempts: &mut u32) -> bool {
 
 /// Reads a machine, and tells what came of it; nothing where nobody wants that any more.
 pub async fn machine(context: &Context, id: NodeId) -> Option<Pass> {
-    let job = context.jobs.with(|jobs| jobs.get(&id).cloned())?;
-    let looking = look(&context.ironic, id, job, context.late_fields());
+    let read = context.table.with(|table| table.nodes.reading(id))?;
+    let looking = look(&context.ironic, id, read, context.late_fields());
     let (look, pass) = match within(READING_MAX, "the machine", looking).await {
         Ok(look) => (look, Pass::MachineRead),
         Err(error) if error.class() == Class::NotFound => (Look::Gone, Pass::MachineRead),
@@ -150,13 +136,17 @@ pub async fn machine(context: &Context, id: NodeId) -> Option<Pass> {
 }
 
 /// Lists ports where many machines are to be read. Without that each machine is asked for its own.
-pub async fn list_ports(context: &Context, nodes: &Nodes, places: &mut Places, due: &[NodeId]) {
-    places.found.retain(|node, _| nodes.is_machine(*node));
-    let unlisted = due.iter().filter(|node| !places.found.contains_key(node)).count();
-    if unlisted <= MANY || unlisted * 20 <= nodes.count() {
+pub async fn list_ports(context: &Context, due: &[NodeId]) {
+    let lacks_many = context.table.with(|table| {
+        let (nodes, found) = (&table.nodes, &mut table.found);
+        found.retain(|node, _| nodes.is_machine(*node));
+        let unlisted = due.iter().filter(|node| !found.contains_key(node)).count();
+        unlisted > MANY && unlisted * 20 > nodes.count()
+    });
+    if !lacks_many {
         return;
     }
-    let list = list_new_ports(&context.ironic, places, due);
+    let list = list_new_ports(context, due);
     if let Err(error) = within(HANGS_AFTER, "the list of ports", list).await {
         context.metrics.ironic_failed(&error);
         tracing::debug!(error = %error, "Could not list the ports");
@@ -164,32 +154,38 @@ pub async fn list_ports(context: &Context, nodes: &Nodes, places: &mut Places, d
 }
 
 /// The ports of these nodes, from one list of all that are new. What was listed before an error stays listed.
-async fn list_new_ports(ironic: &Client, places: &mut Places, due: &[NodeId]) -> Result<(), Error> {
+async fn list_new_ports(context: &Context, due: &[NodeId]) -> Result<(), Error> {
     let wanted: HashSet<&NodeId> = due.iter().collect();
     let mut attempts = 0;
-    let after = places.ports.clone();
+    let after = context.table.with(|table| table.last_port.clone());
     let query = PortQuery { detail: PORT_FIELDS, after, ..PortQuery::default() };
-    let mut pages = ironic.ports(query)?;
+    let mut pages = context.ironic.ports(query)?;
     loop {
         match pages.next().await {
             Ok(Some(page)) => {
                 attempts = 0;
-                for port in &page {
-                    let node = port.node_uuid.as_deref().and_then(NodeId::parse);
-                    let Some(node) = node.filter(|node| wanted.contains(node)) else { continue };
-                    let found = places.found.entry(node).or_default();
-                    // So many as anybody looks at.
-                    if found.len() < MOST_PORTS {
-                        found.extend(Port::read(port));
+                let ports = page.iter().filter_map(|port| {
+                    let node = NodeId::parse(port.node_uuid.as_deref()?);
+                    Some((node.filter(|node| wanted.contains(node))?, Port::read(port)))
+                });
+                context.table.with(|table| {
+                    for (node, port) in ports {
+                        let found = table.found.entry(node).or_default();
+                        // So many as anybody looks at.
+                        if found.len() < MOST_PORTS {
+                            found.extend(port);
+                        }
                     }
-                }
-                places.ports = pages.last_seen().map(str::to_owned);
+                    table.last_port = pages.last_seen().map(str::to_owned);
+                });
             }
             Ok(None) => return Ok(()),
             // A port after which the list was to go on was deleted.
             Err(error) if error.class() == Class::MarkerGone => {
-                places.ports = None;
-                places.found.clear();
+                context.table.with(|table| {
+                    table.last_port = None;
+                    table.found.clear();
+                });
                 pages.restart();
             }
             Err(error) if is_worth_another(&error, &mut attempts).await => {}
@@ -214,19 +210,19 @@ where
 
 /// One machine: its ports, and its inventory, which Ironic writes last. The node itself only where that says something new: also
 /// where Ironic showed it some time ago, so that it is decided about before that is too old for a host.
-async fn look(ironic: &Client, id: NodeId, job: Job, late: LateFields) -> Result<Look, Error> {
+async fn look(ironic: &Client, id: NodeId, read: Read, late: LateFields) -> Result<Look, Error> {
     let text = id.to_string();
-    let mut ports = match job.listed {
+    let mut ports = match read.ports {
         Some(listed) => listed,
         None => patiently(|| ports_of(ironic, &text)).await?,
     };
-    let (mut read, has_all_ports) = read_inventory(ironic, &text, &ports, late).await?;
+    let (mut told, has_all_ports) = read_inventory(ironic, &text, &ports, late).await?;
     if !has_all_ports {
         ports = patiently(|| ports_of(ironic, &text)).await?;
-        (read, _) = read_inventory(ironic, &text, &ports, late).await?;
+        (told, _) = read_inventory(ironic, &text, &ports, late).await?;
     }
-    let (inventory, details) = read;
-    let is_known = job.seen.is_some_and(|seen| seen.elapsed() < SEEN_MAX_AGE / 2);
+    let (inventory, details) = told;
+    let is_known = read.seen.is_some_and(|seen| seen.elapsed() < SEEN_MAX_AGE / 2);
     // An error may say why there is no inventory, or no port.
     let says_all = is_known && inventory != Reading::None && !ports.is_empty();
     let node = if says_all { None } else { Some(Box::new(patiently(|| node(ironic, id)).await?)) };
@@ -321,15 +317,14 @@ async fn metadata(
     Ok(found.items.into_iter().next().map(|it| it.metadata))
 }
 
-/// Which of these discoveries, by their places, are no longer as they were when it was decided. A watch that hangs or fails says
+/// Which discoveries of these hosts, by their places, are no longer as they were when it was decided. A watch that hangs or fails says
 /// nothing of itself: who suspends a discovery, withdraws an approval or deletes it would go on getting hosts.
 pub async fn changed(
     context: &Context,
-    resources: &[Resource],
-    places: &BTreeSet<usize>,
+    orders: &[Order],
 ) -> Result<BTreeSet<usize>, engine::Error> {
-    let all = places.iter().filter_map(|at| Some((*at, resources.get(*at)?)));
-    let looks = all.map(async |(at, resource)| {
+    let makers = orders.iter().filter_map(|it| Some((it.verdict.resource?, &it.resource)));
+    let looks = makers.collect::<BTreeMap<_, _>>().into_iter().map(async |(at, resource)| {
         let now = metadata(context, &resource.namespace, &resource.name).await?;
         Ok((!now.is_some_and(|it| resource.is_still(&it))).then_some(at))
     });

@@ -8,6 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::inventory::Facts;
 use crate::machine::Machine;
 use crate::model::{HostPlan, Report, Verdict};
+use crate::node_id::NodeId;
 use crate::reason::{self, Notice, Reason, Sort};
 use crate::text::{self, ONLY_ITS_WORD};
 
@@ -17,17 +18,17 @@ pub const LONGEST_LIST: usize = 100;
 /// Addresses that are told of one machine.
 const MOST_MACS: usize = 32;
 
-/// Counts and lists of the resource at this place. The machines are those that the plan is about, in its order; `known` is how
+/// Counts and lists of the resource at this place. Nothing is told of a machine that is gone; `known` is how
 /// many nodes of Ironic are hosts and `made` how many of them this resource made.
 pub fn report<'a>(
     at: usize,
     plan: &'a HostPlan,
-    machines: impl IntoIterator<Item = &'a Machine>,
+    machine_of: impl Fn(NodeId) -> Option<&'a Machine>,
     known: u32,
     made: u32,
 ) -> Report {
-    let all = plan.verdicts.iter().zip(machines);
-    let all: Vec<_> = all.filter(|(verdict, _)| verdict.resource == Some(at)).collect();
+    let all = plan.verdicts.iter().filter(|it| it.resource == Some(at));
+    let all: Vec<_> = all.filter_map(|it| Some((it, machine_of(it.node)?))).collect();
     let with = |sort: Sort| all.iter().filter(|(it, _)| it.sort() == sort).copied().collect();
     let [pending, failures, conflicts]: [Vec<_>; 3] =
         [Sort::Pending, Sort::Failed, Sort::Conflicting].map(with);

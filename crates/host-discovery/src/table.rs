@@ -1,24 +1,25 @@
-//! What is known of all machines, from one decision about them to the next. Only the pass about them changes it, at its
-//! beginning, by what happened since.
+//! What is known of all machines, from one decision about them to the next.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use controller_kit::backoff;
 use controller_kit::engine::queue::spread;
-use controller_kit::engine::{Class as Urgency, Error};
+use controller_kit::engine::{Class as Urgency, Error, ObjectKey};
 use ironic::Class;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::allowance::Allowance;
-use crate::context::{Context, News};
+use crate::context::Context;
 use crate::index::{Change, Index};
-use crate::model::{Asked, Job, Key, Made, Observed, Reach, Unmarked};
+use crate::inventory::Port;
+use crate::model::{Asked, Key, Made, Observed, Reach, Unmarked};
 use crate::node_id::NodeId;
 use crate::nodes::{Look, Nodes};
-use crate::observe::{self, Places};
+use crate::observe::{self, NodeList};
 use crate::refusals::{Cause, Refusals};
 use crate::resource::Resource;
+use crate::settings::Policy;
 use crate::text;
 use crate::waits::{FIRST_RETRY, HANGS_AFTER, IRONIC_RETRY, READING_MAX, SHORTEST_WAIT};
 
@@ -31,8 +32,12 @@ const MISSES: u32 = 3;
 /// Machines that are read at a time, those that hang among them.
 const MOST_READ: usize = 256;
 
+/// So many nodes are marked by each pass about all machines while machines are read or hosts are made: a mark takes Ironic as
+/// long as ten readings.
+const MARKS_BESIDE_WORK: usize = 1;
+
 /// What a process knows of all machines: all that is looked at when it is decided about them.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Table {
     /// The machines.
     pub nodes: Nodes,
@@ -51,7 +56,20 @@ pub struct Table {
     may_make: u32,
     /// Whether every node of Ironic that is not a host is among the machines.
     complete: bool,
-    places: Places,
+    /// The list of nodes that is under way.
+    pub list: Option<NodeList>,
+    /// The newest node that was listed.
+    pub newest: Option<String>,
+    /// After this port a list of ports goes on.
+    pub last_port: Option<String>,
+    /// Ports of nodes that are still to be read: the list does not show them again.
+    pub found: HashMap<NodeId, Vec<Port>>,
+    /// Hosts that went, or lost what they were known by, since all machines were last decided about.
+    gone: HashSet<ObjectKey>,
+    /// Whether hosts were made since.
+    has_made: bool,
+    /// Nodes that are being marked.
+    pub marks: BTreeSet<Unmarked>,
     /// Failures in a row.
     misses: u32,
     allowance: Allowance,
@@ -63,12 +81,18 @@ pub struct Table {
     unshown: HashMap<NodeId, Instant>,
 }
 
+impl Default for Table {
+    fn default() -> Self {
+        Self::new(&Policy::default())
+    }
+}
+
 impl Table {
     /// Nothing is known yet.
-    pub fn new(context: &Context) -> Self {
+    pub fn new(policy: &Policy) -> Self {
         let now = Instant::now();
         Self {
-            nodes: Nodes::new(context.policy.most_machines),
+            nodes: Nodes::new(policy.most_machines),
             refusals: Refusals::default(),
             resources: Vec::new(),
             reach: Reach::Unknown,
@@ -76,9 +100,15 @@ impl Table {
             caught_up: false,
             may_make: 0,
             complete: false,
-            places: Places::default(),
+            list: None,
+            newest: None,
+            last_port: None,
+            found: HashMap::new(),
+            gone: HashSet::new(),
+            has_made: false,
+            marks: BTreeSet::new(),
             misses: 0,
-            allowance: Allowance::new(context.policy.create_rate, now),
+            allowance: Allowance::new(policy.create_rate, now),
             next_poll: now,
             next_full: now,
             listed: None,
@@ -105,25 +135,6 @@ impl Table {
         self.reach == Reach::Answers
     }
 
-    /// Has all in it that is to be decided upon: takes notice of what happened, asks Ironic what is new where it is time, and has
-    /// machines read whose turn it is.
-    pub async fn look(&mut self, context: &Context) -> Result<(), Error> {
-        // What is older than a list is taken notice of before it.
-        let has_made = self.take_notice(context);
-        observe::learn_fields(context).await?;
-        if Instant::now() >= self.next_poll {
-            self.poll(context).await;
-        }
-        if self.may_read() {
-            self.hand_out(context).await;
-        }
-        let at_work = has_made || self.nodes.has_unread(Instant::now());
-        context.hand_marks_over(&mut self.nodes.unmarked, at_work);
-        self.look_at_discoveries(context);
-        context.lookout.enqueue_after(Key::All, Urgency::Urgent, self.rest());
-        Ok(())
-    }
-
     /// Whether Ironic is asked about machines now, which is not so between a failure and the next poll.
     pub fn may_read(&self) -> bool {
         self.answers() && self.misses == 0
@@ -131,52 +142,51 @@ impl Table {
 
     /// Whether a list of all nodes is under way.
     pub fn lists_all(&self) -> bool {
-        self.places.nodes.as_ref().is_some_and(|list| list.all)
+        self.list.as_ref().is_some_and(|list| list.all)
+    }
+
+    /// Has Ironic list all nodes.
+    pub fn list_all(&mut self) {
+        let now = Instant::now();
+        (self.next_full, self.next_poll) = (now, now);
     }
 
     /// How long there is nothing to do, if nothing happens.
     fn rest(&self) -> Duration {
         // Where there is no room, the next one that is read makes some.
-        let reads = self.may_read() && self.nodes.being_read() < MOST_READ;
+        let reads = self.may_read() && self.nodes.being_read().len() < MOST_READ;
         let looks = self.nodes.next_look().filter(|_| reads);
         let tries = self.refusals.next().filter(|_| self.answers());
         let next = looks.into_iter().chain(tries).fold(self.next_poll, Instant::min);
         next.saturating_duration_since(Instant::now())
     }
 
-    /// Takes notice of what happened since the last time. Tells whether hosts were made.
-    fn take_notice(&mut self, context: &Context) -> bool {
-        let mut news = context.inbox.with(std::mem::take);
-        let mut gone = HashSet::new();
-        // What was read meanwhile was not known when it was decided.
-        news.sort_by_key(|it| !matches!(it, News::Decided(..)));
-        let has_made = news.iter().any(|it| matches!(it, News::Made(_, Made::Created(..))));
-        for it in news {
-            match it {
-                News::Host(Change::None | Change::More) => {}
-                News::Host(Change::Less(host)) => drop(gone.insert(host)),
-                News::Host(Change::Gone(known)) => {
-                    gone.insert(known.host.clone());
-                    if let Some(node) = known.made_for {
-                        self.nodes.remember(Unmarked { node, host: known.host });
-                    }
+    /// Takes notice that a host changed or went.
+    pub fn host_changed(&mut self, change: Change) {
+        let host = match change {
+            Change::None | Change::More => return,
+            Change::Less(host) => host,
+            Change::Gone(known) => {
+                let host = known.host.clone();
+                if let Some(node) = known.made_for {
+                    self.nodes.remember(Unmarked { node, host: known.host });
                 }
-                News::Read(node, look, at) => {
-                    if let Look::Failed(class, words) = &look {
-                        self.unanswered(node, *class, words);
-                    }
-                    self.nodes.read(node, look, at);
-                }
-                News::ListAll => {
-                    let now = Instant::now();
-                    (self.next_full, self.next_poll) = (now, now);
-                }
-                News::Made(node, made) => self.made(node, made),
-                News::Decided(plan, at) => self.nodes.settle(&plan, at),
+                host
             }
+        };
+        // A process that stands by knows of no node that was this host.
+        if self.nodes.count() > 0 {
+            self.gone.insert(host);
         }
-        self.nodes.unsettle(&gone, Instant::now());
-        has_made
+    }
+
+    /// Takes what was read of a machine. Says whether no other is being read.
+    pub fn read(&mut self, node: NodeId, look: Look) -> bool {
+        if let Look::Failed(class, words) = &look {
+            self.unanswered(node, *class, words);
+        }
+        self.nodes.read(node, look, Instant::now());
+        self.nodes.being_read().len() == 0
     }
 
     /// Takes notice that Ironic did not say what a machine is.
@@ -187,58 +197,45 @@ impl Table {
             self.next_poll = self.next_poll.min(Instant::now() + FIRST_RETRY);
         }
         // No host is made of what it was before, and others have its place meanwhile.
-        if self.nodes.is_whole(node) {
+        if self.nodes.machine(node).is_some_and(|it| it.is_whole()) {
             self.made(node, Made::Failed(Cause::Unsaid, text::unconfirmed(node, words)));
         }
     }
 
-    /// Asks Ironic for what is new, or for all: one page.
-    async fn poll(&mut self, context: &Context) {
+    /// Whether it is time to ask Ironic: for all nodes, and whether that was never done.
+    fn next_list(&self) -> Option<(bool, bool)> {
         let now = Instant::now();
         let all = !self.answers() || now >= self.next_full || self.nodes.has_room_again();
-        let asking = async {
-            // The first time everything is looked at, for the best sentence about what is wrong.
-            if self.reach == Reach::Unknown && self.places.nodes.is_none() {
-                context.ironic.check().await?;
-            }
-            let page = observe::poll(context, &mut self.nodes, &mut self.places, all);
-            observe::within(READING_MAX, "the list of nodes", page).await
+        let is_first = self.reach == Reach::Unknown && self.list.is_none();
+        (now >= self.next_poll).then_some((all, is_first))
+    }
+
+    /// Takes notice of what came of asking Ironic at that time.
+    fn polled(&mut self, context: &Context, list: Option<NodeList>, now: Instant) {
+        self.misses = 0;
+        // There are more pages.
+        let Some(list) = list else {
+            self.next_poll = now;
+            return;
         };
-        let result = asking.await;
-        let left_out = i64::try_from(self.nodes.left_out()).unwrap_or(i64::MAX);
-        context.metrics.left_out.set(left_out);
-        match result {
-            // There are more pages.
-            Ok(None) => (self.next_poll, self.misses) = (now, 0),
-            Ok(Some(list)) => {
-                context.metrics.polled(list.all, list.began.elapsed().as_secs_f64());
-                self.asked.poll = Some(Timestamp::now());
-                if list.all {
-                    self.asked.full = self.asked.poll;
-                    self.listed = Some(list.began);
-                    let unit = backoff::random_unit();
-                    self.next_full = now + spread(context.policy.full_sync_interval, unit);
-                }
-                self.next_poll = now + context.policy.poll_interval;
-                (self.reach, self.misses) = (Reach::Answers, 0);
-                told(context, None);
-            }
-            // The node after which the list was to go on is gone: so may be others.
-            Err(error) if error.class() == Class::MarkerGone => {
-                self.places.nodes = None;
-                self.next_full = now;
-                self.next_poll = now + SHORTEST_WAIT;
-            }
-            Err(error) => {
-                // A list that failed for a while goes on where it was: one of many pages would else never end.
-                if !error.class().is_transient() {
-                    self.places.nodes = None;
-                }
-                let checked = observe::within(HANGS_AFTER, "Ironic", context.ironic.check()).await;
-                let lacking = if checked.is_ok() { IRONIC_LISTS } else { IRONIC };
-                self.failed(context, &error, lacking);
-            }
+        context.metrics.polled(list.all, list.began.elapsed().as_secs_f64());
+        self.asked.poll = Some(Timestamp::now());
+        if list.all {
+            self.asked.full = self.asked.poll;
+            self.listed = Some(list.began);
+            let unit = backoff::random_unit();
+            self.next_full = now + spread(context.policy.full_sync_interval, unit);
         }
+        self.next_poll = now + context.policy.poll_interval;
+        self.reach = Reach::Answers;
+        told(context, None);
+    }
+
+    /// The node after which the list was to go on is gone: so may be others.
+    fn lists_anew(&mut self, now: Instant) {
+        self.list = None;
+        self.next_full = now;
+        self.next_poll = now + SHORTEST_WAIT;
     }
 
     /// Takes notice that Ironic did not answer. That it answers, only a list tells: while lists fail, other answers say nothing
@@ -248,6 +245,10 @@ impl Table {
         let (interval, now) = (context.policy.poll_interval, Instant::now());
         let (was, class) = (self.answers(), error.class());
         self.misses += 1;
+        // A list that failed for a while goes on where it was: one of many pages would else never end.
+        if !class.is_transient() {
+            self.list = None;
+        }
         let passes = was && class.is_transient() && self.misses < MISSES;
         let wait = if passes { FIRST_RETRY } else { IRONIC_RETRY };
         self.next_poll = now + spread(wait.min(interval), unit);
@@ -264,7 +265,7 @@ impl Table {
     }
 
     /// Takes notice of what came of making a host.
-    fn made(&mut self, node: NodeId, made: Made) {
+    pub fn made(&mut self, node: NodeId, made: Made) {
         let (now, unit) = (Instant::now(), backoff::random_unit());
         // Where Ironic did not say whether the machine is there, nobody was asked for a host.
         if !matches!(made, Made::Failed(Cause::Unsaid, _)) {
@@ -273,6 +274,7 @@ impl Table {
         match made {
             // Also if a person deletes it before the next pass.
             Made::Created(host, _) => {
+                self.has_made = true;
                 self.refusals.taken(node, &host, now);
                 self.nodes.remember(Unmarked { node, host });
             }
@@ -288,28 +290,21 @@ impl Table {
         }
     }
 
-    /// Has machines read whose turn it is.
-    async fn hand_out(&mut self, context: &Context) {
-        let now = Instant::now();
-        let due = self.nodes.due(now, usize::MAX);
-        if due.is_empty() {
-            return;
-        }
-        let nodes = &mut self.nodes;
-        // Ports are shown once: before the last page of nodes nobody knows yet for which of them they are wanted.
-        if self.places.nodes.is_none() {
-            observe::list_ports(context, nodes, &mut self.places, &due).await;
-        }
-        let room = MOST_READ.saturating_sub(nodes.being_read());
-        for node in due.into_iter().take(room) {
-            let listed = self.places.found.remove(&node);
-            if context.begins(node, Job { listed, seen: nodes.seen(node) }) {
-                nodes.reads(node, now);
-            } else {
-                // It is just being looked at.
-                nodes.look_at(node, now + FIRST_RETRY);
-            }
-        }
+    /// The nodes that are marked next. Thousands of machines that come at once wait for none of these.
+    fn next_marks(&mut self) -> Vec<Unmarked> {
+        let at_work = std::mem::take(&mut self.has_made) || self.nodes.has_unread(Instant::now());
+        let unmarked = &mut self.nodes.unmarked;
+        let most = if at_work { MARKS_BESIDE_WORK } else { unmarked.len() };
+        let next: Vec<Unmarked> = (0..most).map_while(|_| unmarked.pop_first()).collect();
+        self.marks.extend(next.iter().cloned());
+        next
+    }
+
+    /// What was handed over and did not end. The engine forgets keys whose turn comes while this process may not act, and a
+    /// machine that waits to be read for ever would become no host.
+    pub fn handed_over(&self) -> impl Iterator<Item = Key> {
+        let marks = self.marks.iter().cloned().map(Key::Mark);
+        self.nodes.being_read().map(Key::Machine).chain(marks)
     }
 
     /// What is decided upon now, beside the machines.
@@ -324,7 +319,7 @@ impl Table {
         self.nodes.grow_older(now);
         let (answers, reads) = (self.answers(), self.nodes.has_unread(now));
         self.caught_up |= answers && self.asked.full.is_some() && !reads;
-        let lists = self.places.nodes.is_some();
+        let lists = self.list.is_some();
         self.complete = self.caught_up && answers && !reads && !lists && self.has_shown_all();
         self.refusals.now(now, |node| self.nodes.is_machine(node));
         self.may_make = if answers { self.allowance.available(now) } else { 0 };
@@ -350,6 +345,67 @@ impl Table {
     }
 }
 
+/// Has all in the table that is to be decided upon: asks Ironic what is new where it is time, and has machines read whose turn
+/// it is.
+pub async fn look(context: &Context) -> Result<(), Error> {
+    // What is older than a list is taken notice of before it.
+    context.table.with(|it| it.nodes.unsettle(&std::mem::take(&mut it.gone), Instant::now()));
+    observe::learn_fields(context).await?;
+    if let Some((all, is_first)) = context.table.with(|it| it.next_list()) {
+        poll(context, all, is_first).await;
+    }
+    if context.table.with(|it| it.may_read()) {
+        hand_out(context).await;
+    }
+    let (marks, rest) = context.table.with(|it| {
+        let marks = it.next_marks();
+        it.look_at_discoveries(context);
+        (marks, it.rest())
+    });
+    for mark in marks {
+        context.lookout.enqueue(Key::Mark(mark), Urgency::Background);
+    }
+    context.lookout.enqueue_after(Key::All, Urgency::Urgent, rest);
+    Ok(())
+}
+
+/// Asks Ironic for what is new, or for all: one page.
+async fn poll(context: &Context, all: bool, is_first: bool) {
+    let now = Instant::now();
+    let asking = async {
+        // The first time everything is looked at, for the best sentence about what is wrong.
+        if is_first {
+            context.ironic.check().await?;
+        }
+        observe::within(READING_MAX, "the list of nodes", observe::poll(context, all)).await
+    };
+    match asking.await {
+        Ok(list) => context.table.with(|it| it.polled(context, list, now)),
+        Err(error) if error.class() == Class::MarkerGone => {
+            context.table.with(|it| it.lists_anew(now));
+        }
+        Err(error) => {
+            let checked = observe::within(HANGS_AFTER, "Ironic", context.ironic.check()).await;
+            let lacking = if checked.is_ok() { IRONIC_LISTS } else { IRONIC };
+            context.table.with(|it| it.failed(context, &error, lacking));
+        }
+    }
+    let left_out = context.table.with(|it| it.nodes.left_out());
+    context.metrics.left_out.set(i64::try_from(left_out).unwrap_or(i64::MAX));
+}
+
+/// Has machines read whose turn it is.
+async fn hand_out(context: &Context) {
+    let (due, lists) =
+        context.table.with(|it| (it.nodes.due(Instant::now(), usize::MAX), it.list.is_some()));
+    // Ports are shown once: before the last page of nodes nobody knows yet for which of them they are wanted.
+    if !due.is_empty() && !lists {
+        observe::list_ports(context, &due).await;
+    }
+    let room = context.table.with(|it| MOST_READ.saturating_sub(it.nodes.being_read().len()));
+    context.read(due.into_iter().take(room));
+}
+
 /// Shows whether Ironic answers, or else which condition of readiness is lacking.
 pub fn told(context: &Context, failure: Option<(&ironic::Error, &'static str)>) {
     let readiness = &context.kit.readiness;
@@ -359,5 +415,22 @@ pub fn told(context: &Context, failure: Option<(&ironic::Error, &'static str)>) 
             Some((error, lacking)) if lacking == it => readiness.not_ready(it, &error.to_string()),
             _ => readiness.ready(it),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_marked_one_by_one_while_there_is_other_work_and_then_all() {
+        let mut table = Table::new(&Policy::default());
+        let host = ObjectKey::new("metal", "h");
+        let unmarked = |node: u128| Unmarked { node: NodeId::from(node), host: host.clone() };
+        table.nodes.unmarked = (0..100).map(unmarked).collect();
+        table.has_made = true;
+        assert_eq!(table.next_marks().len(), MARKS_BESIDE_WORK);
+        assert_eq!(table.next_marks().len(), 100 - MARKS_BESIDE_WORK);
+        assert!(table.next_marks().is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! All writes: new hosts, approvals that are settled, and the status; in Ironic a node's mark and its driver.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use api_types::metal3::{
     BareMetalHost, BareMetalHostDiscovery, BareMetalHostDiscoveryStatus, HardwareDetail,
@@ -20,51 +20,57 @@ use crate::context::Context;
 use crate::driver::NodeDriver;
 use crate::hardware::HardwareDetails;
 use crate::host::new_host;
-use crate::index::{Change, Index};
+use crate::index::Change;
 use crate::inventory::printable;
 use crate::machine::Machine;
 use crate::model::{Adoption, Approvals, Made, Unmarked, Verdict};
 use crate::node_id::NodeId;
-use crate::nodes::{ENROLL, HAD_HOST, Nodes};
+use crate::nodes::{ENROLL, HAD_HOST};
 use crate::observe;
 use crate::reason::Notice;
 use crate::refusals::{Cause, LONGEST_TEXT};
 use crate::resource::Resource;
 use crate::sighting::Sighting;
 use crate::status;
+use crate::table::Table;
 use crate::text;
 use crate::waits::MAKING_MAX;
 
 /// One host to be made.
-#[derive(Clone, Copy, Debug)]
-pub struct Order<'a> {
+#[derive(Debug)]
+pub struct Order {
     /// The resource whose machine it is.
-    pub resource: &'a Resource,
+    pub resource: Resource,
     /// The machine.
-    pub machine: &'a Machine,
+    pub machine: Machine,
     /// What was decided.
-    pub verdict: &'a Verdict,
+    pub verdict: Verdict,
     /// The host's name.
-    pub name: &'a str,
-    /// What Ironic shows, and the machine's hardware.
-    pub nodes: &'a Nodes,
+    pub name: String,
+    /// When Ironic last showed the machine.
+    pub seen: Option<Instant>,
+    /// Whether there was room for the machine's hardware.
+    pub has_details: bool,
 }
 
 /// Makes a host. It is in the index before this returns, so that the next pass knows it.
-pub async fn create(context: &Context, order: Order<'_>) -> Made {
+pub async fn create(context: &Context, order: &Order) -> Made {
     let Order { resource, machine, verdict, name, .. } = order;
     let Some(facts) = machine.inventory.facts() else { return Made::Stale };
-    let Some(details) = order.nodes.details(machine.node) else { return Made::Stale };
-    let host = new_host(resource, name, machine.node, facts, details);
+    let details = context.table.with(|table| table.nodes.details(machine.node).cloned());
+    let Some(details) = details else { return Made::Stale };
+    let host = new_host(resource, name, machine.node, facts, &details);
     let client = &context.kit.client;
     // What the watch told since the decision counts, too.
-    let stands_in_the_way = |index: &mut Index| {
-        let shows = |node| order.nodes.has(node);
-        let known = index.known(machine.node, None, &machine.ports, Some(facts), shows);
-        !known.is_empty() || (host.spec.bmc.is_some() && !index.claiming(facts).is_empty())
+    let stands_in_the_way = |table: &mut Table| {
+        let shows = |node| table.nodes.has(node);
+        context.index.with(|index| {
+            let known = index.known(machine.node, None, &machine.ports, Some(facts), shows);
+            !known.is_empty() || (host.spec.bmc.is_some() && !index.claiming(facts).is_empty())
+        })
     };
     if let Some(bmc) = &host.spec.bmc {
-        if context.index.with(stands_in_the_way) || !context.kit.may_act() {
+        if context.table.with(stands_in_the_way) || !context.kit.may_act() {
             return Made::Stale;
         }
         let fit = fit_driver(context, machine.node, &bmc.address);
@@ -93,7 +99,7 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
             Err(error) => return failed(context, order, other, &error, false),
         }
     }
-    if context.index.with(stands_in_the_way) {
+    if context.table.with(stands_in_the_way) {
         return Made::Exists;
     }
     if !context.kit.may_act() {
@@ -112,7 +118,7 @@ pub async fn create(context: &Context, order: Order<'_>) -> Made {
                 mac = facts.boot_mac.map(tracing::field::display),
                 "Made a host"
             );
-            let told = (made.object_ref(&()), event_of(order, details));
+            let told = (made.object_ref(&()), event_of(order, &details));
             Made::Created(key, Box::new(told))
         }
         // The answer to a name that is taken, as to a lost race.
@@ -162,9 +168,9 @@ async fn post(client: &Client, namespace: &str, host: &BareMetalHost) -> kube::R
 }
 
 /// What is done about an error, which is about this name. `posted`: whether the host may be there in spite of it.
-fn failed(context: &Context, order: Order<'_>, name: &str, error: &Error, posted: bool) -> Made {
+fn failed(context: &Context, order: &Order, name: &str, error: &Error, posted: bool) -> Made {
     let namespace = &order.resource.namespace;
-    let (cause, why) = judged(error, &ObjectKey::new(namespace, order.name), posted);
+    let (cause, why) = judged(error, &ObjectKey::new(namespace, &order.name), posted);
     context.metrics.refused.inc();
     Made::Failed(cause, printable(&format!("{namespace}/{name}: {why}"), LONGEST_TEXT))
 }
@@ -201,7 +207,7 @@ fn other_name<'a>(verdict: &'a Verdict, name: &str) -> Option<&'a str> {
 }
 
 /// What is told of a new host.
-fn event_of(order: Order<'_>, details: &HardwareDetails) -> Event {
+fn event_of(order: &Order, details: &HardwareDetails) -> Event {
     let Order { resource, machine, verdict, name, .. } = order;
     let passed_over = verdict.named.iter().flat_map(|named| &named.passed_over);
     let fell_back: Vec<String> = passed_over

@@ -26,7 +26,7 @@ use host_discovery::settings::Policy;
 use ironic::{Class, Inventory};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use world::{Facts, facts, host, mac, machine, node, port, resource};
+use world::{Facts, among, facts, host, mac, machine, node, port, resource};
 
 const TEMPLATE: &str = "redfish-virtualmedia+https://{bmcAddress}:8443/redfish/v1/Systems/1";
 
@@ -180,7 +180,7 @@ fn two_machines_that_name_one_bmc_both_wait() {
             assert_eq!((verdict.reason, &verdict.mark), (Reason::BmcAddressShared, &None));
         }
         assert!(plan.verdicts[0].note.as_ref().unwrap().contains(&node(2).to_string()));
-        let listed = report(0, &plan, &both, 0, 0).conflicts;
+        let listed = report(0, &plan, among(&both), 0, 0).conflicts;
         // The newest first.
         let proposed = listed.last().and_then(|it| it.proposed_bmc.clone());
         assert_eq!((listed.len(), proposed), (2, Some(address_of("192.0.2.7"))));
@@ -264,7 +264,7 @@ fn machine_that_ironic_does_not_tell_of_holds_back_hosts_with_a_bmc() {
         assert_eq!((verdict.reason, &verdict.mark, verdict.again), (reason, &None, None));
         assert_eq!((plan.pass(true), plan.pass(false)), (ends, Pass::IronicAway));
         assert_eq!(trouble(0, &plan, 0).is_some(), is_named);
-        let listed = report(0, &plan, &machines, 0, 0).pending.remove(0).reason.unwrap();
+        let listed = report(0, &plan, among(&machines), 0, 0).pending.remove(0).reason.unwrap();
         assert_eq!(listed.contains(&node(3).to_string()), is_named, "{listed}");
         let without = pass(&machines, &resource("racks", &json!({})), &none, true);
         assert_eq!(without.verdicts[0].reason, Reason::Created, "without a BMC none waits");
@@ -315,7 +315,7 @@ fn list_shows_address_and_bmc_before_anybody_approves() {
     let manual = resource("racks", &spec(TEMPLATE, &json!({"approval": "Manual"})));
     let machines = [naming(1, &["192.0.2.7"])];
     let plan = pass(&machines, &manual, &Index::default(), true);
-    let entry = report(0, &plan, &machines, 0, 0).pending.remove(0);
+    let entry = report(0, &plan, among(&machines), 0, 0).pending.remove(0);
     assert_eq!(entry.reason.as_deref(), Some("AwaitsApproval"));
     assert_eq!(
         (entry.bmc_address.as_deref(), entry.proposed_bmc),
@@ -432,7 +432,7 @@ impl Rack {
                 self.nodes.end();
                 self.is_listed = true;
             }
-            Event::Reads(number) => self.nodes.reads(node(*number), self.at),
+            Event::Reads(number) => self.nodes.reads(node(*number), None, self.at),
             Event::Read(number, answer) => self.read(*number, answer),
             Event::Restart => *self = Self { at: self.at, ..Self::new() },
         }

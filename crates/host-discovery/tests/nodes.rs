@@ -250,8 +250,8 @@ fn a_machine_that_is_being_read_is_not_read_twice_and_one_that_hangs_is_not_wait
     for number in [1, 2] {
         known.list(number);
     }
-    known.nodes.reads(node(1), known.at);
-    assert_eq!((known.due(), known.nodes.being_read()), (vec![node(2)], 1));
+    known.nodes.reads(node(1), None, known.at);
+    assert_eq!((known.due(), known.nodes.being_read().len()), (vec![node(2)], 1));
     known.read(2, Reading::Facts(Box::new(facts(2))), None);
     // Also if it is listed meanwhile, and nothing is known of it yet.
     known.list(1);
@@ -261,7 +261,7 @@ fn a_machine_that_is_being_read_is_not_read_twice_and_one_that_hangs_is_not_wait
     assert!(!known.nodes.has_unread(known.at));
     // What comes of it in the end counts.
     known.read(1, Reading::Facts(Box::new(facts(1))), None);
-    assert_eq!((known.due(), known.nodes.being_read()), (vec![], 0));
+    assert_eq!((known.due(), known.nodes.being_read().len()), (vec![], 0));
     assert!(known.nodes.machines().iter().all(|it| it.inventory.facts().is_some()));
 }
 
@@ -384,14 +384,14 @@ fn machine_is_unread_while_ironic_fails_for_it_whatever_it_said_before() {
     assert_eq!(inventory(&known), Reading::None);
     // A proxy may have answered in Ironic's place.
     for class in [Class::Timeout, Class::Invalid, Class::Server, Class::Server] {
-        known.nodes.reads(node(1), known.at);
+        known.nodes.reads(node(1), None, known.at);
         assert_eq!(inventory(&known), Reading::Unread, "it may hang");
         known.nodes.read(node(1), Look::Failed(class, "500".to_owned()), known.at);
         assert_eq!(inventory(&known), Reading::Unread);
     }
     // What it told stays as long as nothing else is known.
     known.read(1, Reading::Facts(Box::new(facts(1))), None);
-    known.nodes.reads(node(1), known.at);
+    known.nodes.reads(node(1), None, known.at);
     known.nodes.read(node(1), Look::Failed(Class::Server, "500".to_owned()), known.at);
     assert!(inventory(&known).facts().is_some());
 }

@@ -19,7 +19,7 @@ use host_discovery::report::report;
 use host_discovery::settings::Policy;
 use host_discovery::text;
 use serde_json::{Value, json};
-use world::{machine, node, resource, twins};
+use world::{among, machine, node, resource, twins};
 
 /// Why the host of a machine could not be made.
 type Why = fn(u8) -> Cause;
@@ -102,7 +102,7 @@ fn machine_behind_a_host_that_may_be_there_is_listed_with_what_it_waits_for() {
         };
         let plan = decide(&seen, &Policy::default());
         assert_eq!(plan.verdicts[1].reason, Reason::AfterAnother);
-        report(0, &plan, &machines, 0, 0).pending
+        report(0, &plan, among(&machines), 0, 0).pending
     };
     let entry = reported(Some(Cause::Unknown)).remove(0);
     let told = entry.reason.unwrap();

@@ -15,7 +15,7 @@ use host_discovery::decide::decide;
 use host_discovery::index::Index;
 use host_discovery::machine::{Machine, Reading};
 use host_discovery::model::{HostPlan, Observed, Reach, Report};
-use host_discovery::report::{LONGEST_LIST, report, trouble, word};
+use host_discovery::report::{self, LONGEST_LIST, trouble, word};
 use host_discovery::resource::Resource;
 use host_discovery::settings::Policy;
 use host_discovery::sighting::Sighting;
@@ -23,7 +23,7 @@ use host_discovery::status::{conditions, newly_failed};
 use host_discovery::text::ONLY_ITS_WORD;
 use k8s_openapi::jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};
-use world::{host, mac, machine, node, resource};
+use world::{among, host, mac, machine, node, resource};
 
 fn decided(machines: &[Machine], resources: &[Resource], hosts: &Index) -> HostPlan {
     decided_with(0, machines, resources, hosts)
@@ -47,6 +47,11 @@ fn decided_with(
         complete: true,
     };
     decide(&seen, &Policy::default())
+}
+
+/// What is told of these machines.
+fn report(at: usize, plan: &HostPlan, machines: &[Machine], known: u32, made: u32) -> Report {
+    report::report(at, plan, among(machines), known, made)
 }
 
 fn written(status: &BareMetalHostDiscoveryStatus) -> Value {

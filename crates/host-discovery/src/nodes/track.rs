@@ -7,7 +7,7 @@ use controller_kit::engine::ObjectKey;
 use crate::hardware::HardwareDetails;
 use crate::machine::Machine;
 use crate::node_id::NodeId;
-use crate::waits::{HANGS_AFTER, IRONIC_RETRY};
+use crate::waits::IRONIC_RETRY;
 
 /// Of a machine that may become a host.
 #[derive(Clone, Debug, Default)]
@@ -24,8 +24,6 @@ pub(super) struct Track {
     /// Whether it bore the mark then.
     pub(super) marked: bool,
     pub(super) look: Option<Instant>,
-    /// Since when it is being read.
-    pub(super) reading: Option<Instant>,
     /// Whether other hosts may be it than the one that it is known to be: until it is read it is not settled.
     pub(super) contested: bool,
     /// How many looks in a row were in vain: Ironic failed, or said nothing of use and the same.
@@ -57,13 +55,7 @@ impl Track {
 
     /// Whether its turn to be read has come.
     pub(super) fn is_due(&self, at: Instant) -> bool {
-        self.reading.is_none() && self.look.is_some_and(|look| look <= at)
-    }
-
-    /// Whether it is not known yet what it is, but will be soon.
-    pub(super) fn is_unread(&self, at: Instant) -> bool {
-        let reads = |since: Instant| at.saturating_duration_since(since) < HANGS_AFTER;
-        self.is_due(at) || self.reading.is_some_and(reads)
+        self.look.is_some_and(|look| look <= at)
     }
 
     /// Whether a mark that Ironic showed before is off: somebody took it off. One that it never showed may be on its way.

@@ -52,6 +52,11 @@ pub(crate) fn machine(number: u8) -> Machine {
     }
 }
 
+/// Each of these machines by its node.
+pub(crate) fn among<'a>(machines: &'a [Machine]) -> impl Fn(NodeId) -> Option<&'a Machine> {
+    move |node| machines.iter().find(|it| it.node == node)
+}
+
 fn merged(mut object: Value, given: &Value, into: Option<&str>) -> Value {
     for (key, value) in given.as_object().unwrap() {
         let place = into.map_or(key.as_str(), |it| it);
