@@ -10,7 +10,6 @@ use futures_util::{FutureExt as _, StreamExt as _, stream};
 
 use crate::context::Context;
 use crate::model::{HostPlan, Made};
-use crate::node_id::NodeId;
 use crate::observe::{self, MANY};
 use crate::reason::Reason;
 use crate::refusals::Cause;
@@ -76,15 +75,11 @@ pub async fn make(context: &Context, plan: &mut HostPlan) -> Outcome {
     let begins_list = ask_again(context, &unread, &old);
     let answers = carry_out(context, fresh, at).await;
     let is_done = answers.is_empty() && !begins_list;
-    let mut others = Vec::new();
-    for (node, made) in answers {
-        match made {
-            Made::Created(_, told) => others.push(*told),
-            Made::Failed(cause, text) => plan.fail(node, &cause, &text),
-            Made::Exists | Made::Stale => {}
-        }
-    }
-    others.truncate(MOST_TOLD);
+    let others = answers.into_iter().filter_map(|made| match made {
+        Made::Created(_, told) => Some(*told),
+        Made::Exists | Made::Failed(..) | Made::Stale => None,
+    });
+    let others = others.take(MOST_TOLD).collect();
     // What was made changes what is to be said of others.
     let next = match (is_done, changed.is_empty()) {
         (false, _) => Some(Next::Now),
@@ -112,7 +107,7 @@ fn ask_again(context: &Context, unread: &[Order], old: &[Order]) -> bool {
 }
 
 /// Makes hosts, as far as the time allows.
-async fn carry_out(context: &Context, orders: Vec<Order>, at: Instant) -> Vec<(NodeId, Made)> {
+async fn carry_out(context: &Context, orders: Vec<Order>, at: Instant) -> Vec<Made> {
     // An API server that fails is not asked for hundreds of hosts more; it may fail in one namespace alone.
     let failing = Shared::default();
     // Each is begun when its turn comes: what is begun of thousands at once takes megabytes.
@@ -131,7 +126,7 @@ async fn carry_out_one(
     order: Order,
     at: Instant,
     failing: &Shared<BTreeSet<String>>,
-) -> Option<(NodeId, Made)> {
+) -> Option<Made> {
     let namespace = &order.resource.namespace;
     if at.elapsed() > MAKING_MAX || failing.with(|all| all.contains(namespace)) {
         return None;
@@ -141,7 +136,6 @@ async fn carry_out_one(
         failing.with(|all| all.insert(namespace.clone()));
     }
     // At once: this pass may not come to its end.
-    let node = order.machine.node;
-    context.table.with(|table| table.made(node, made.clone()));
-    Some((node, made))
+    context.table.with(|table| table.made(order.machine.node, made.clone()));
+    Some(made)
 }

@@ -85,14 +85,6 @@ pub struct HostPlan {
 }
 
 impl HostPlan {
-    /// The host of a node could not be made.
-    pub fn fail(&mut self, node: NodeId, cause: &Cause, text: &str) {
-        let verdict = self.verdicts.iter_mut().find(|it| it.node == node);
-        if let Some(verdict) = verdict {
-            verdict.fail(cause, text);
-        }
-    }
-
     /// How the pass ends in which this was decided.
     pub fn pass(&self, answers: bool) -> Pass {
         let waits = |it: &Verdict| it.reason == Reason::BmcAddressUncompared;
