@@ -47,7 +47,7 @@ pub struct NodeList {
     pub all: bool,
     /// When it began.
     pub began: Instant,
-    pages: Pager<ironic::Node>,
+    pub(crate) pages: Pager<ironic::Node>,
 }
 
 /// Reads the next page of a list of all nodes, or of those that are new, and gives the list at its end. What a page shows is

@@ -238,30 +238,29 @@ impl Table {
         self.next_poll = now + SHORTEST_WAIT;
     }
 
-    /// Takes notice that Ironic did not answer. That it answers, only a list tells: while lists fail, other answers say nothing
-    /// of new machines.
-    fn failed(&mut self, context: &Context, error: &ironic::Error, lacking: &'static str) {
-        let unit = backoff::random_unit();
-        let (interval, now) = (context.policy.poll_interval, Instant::now());
-        let (was, class) = (self.answers(), error.class());
+    /// Takes notice that Ironic did not list its nodes. Says whether that may pass. That Ironic answers, only a list tells: while
+    /// lists fail, other answers say nothing of new machines.
+    fn unlisted(&mut self, error: &ironic::Error, interval: Duration) -> bool {
+        let (now, was, class) = (Instant::now(), self.answers(), error.class());
         self.misses += 1;
-        // A list that failed for a while goes on where it was: one of many pages would else never end.
-        if !class.is_transient() {
+        // A list that failed for a while goes on where it was: one of many pages would else never end. Of those that it showed
+        // before a silence some may be gone.
+        let may_pass = class.is_transient() && self.misses < MISSES;
+        if !may_pass {
             self.list = None;
         }
-        let passes = was && class.is_transient() && self.misses < MISSES;
+        let passes = was && may_pass;
         let wait = if passes { FIRST_RETRY } else { IRONIC_RETRY };
-        self.next_poll = now + spread(wait.min(interval), unit);
-        context.metrics.ironic_failed(error);
+        self.next_poll = now + spread(wait.min(interval), backoff::random_unit());
         if passes {
             tracing::debug!(error = %error, "Ironic did not answer this time");
-            return;
+            return true;
         }
         if was {
             tracing::warn!(error = %error, "Ironic does not answer");
         }
         self.reach.silent(class, error.to_string(), now);
-        told(context, Some((error, lacking)));
+        false
     }
 
     /// Takes notice of what came of making a host.
@@ -387,7 +386,11 @@ async fn poll(context: &Context, all: bool, is_first: bool) {
         Err(error) => {
             let checked = observe::within(HANGS_AFTER, "Ironic", context.ironic.check()).await;
             let lacking = if checked.is_ok() { IRONIC_LISTS } else { IRONIC };
-            context.table.with(|it| it.failed(context, &error, lacking));
+            context.metrics.ironic_failed(&error);
+            let interval = context.policy.poll_interval;
+            if !context.table.with(|it| it.unlisted(&error, interval)) {
+                told(context, Some((&error, lacking)));
+            }
         }
     }
     let left_out = context.table.with(|it| it.nodes.left_out());
@@ -420,7 +423,24 @@ pub fn told(context: &Context, failure: Option<(&ironic::Error, &'static str)>) 
 
 #[cfg(test)]
 mod tests {
+    use ironic::{Client, Error as Failure, NodeQuery, Settings};
+
     use super::*;
+
+    /// Of the nodes that its first pages showed some may be gone after an outage, and would count as there.
+    #[test]
+    fn list_goes_on_after_a_failure_and_begins_anew_after_a_silence() {
+        let none = |name: &str| name.ends_with("ROOT_DIR").then(|| "/nonexistent".to_owned());
+        let settings = Settings::from_lookup(Some("http://ironic"), none).unwrap();
+        let pages = Client::new(settings).unwrap().nodes(NodeQuery::default());
+        let list = NodeList { all: true, began: Instant::now(), pages };
+        let mut table = Table { reach: Reach::Answers, list: Some(list), ..Table::default() };
+        let slow = Failure::too_slow("a page", Duration::ZERO);
+        for failures in 1..=MISSES {
+            let passes = table.unlisted(&slow, IRONIC_RETRY);
+            assert_eq!([passes, table.lists_all()], [failures < MISSES; 2], "{failures}");
+        }
+    }
 
     #[test]
     fn nodes_are_marked_one_by_one_while_there_is_other_work_and_then_all() {
