@@ -13,6 +13,7 @@ use crate::allowance::Allowance;
 use crate::context::Context;
 use crate::index::{Change, Index};
 use crate::inventory::Port;
+use crate::machine::Machine;
 use crate::model::{Asked, Key, Made, Observed, Reach, Unmarked};
 use crate::node_id::NodeId;
 use crate::nodes::{Look, Nodes};
@@ -197,7 +198,7 @@ impl Table {
             self.next_poll = self.next_poll.min(Instant::now() + FIRST_RETRY);
         }
         // No host is made of what it was before, and others have its place meanwhile.
-        if self.nodes.machine(node).is_some_and(|it| it.is_whole()) {
+        if self.nodes.machine(node).is_some_and(Machine::is_whole) {
             self.made(node, Made::Failed(Cause::Unsaid, text::unconfirmed(node, words)));
         }
     }
