@@ -22,6 +22,7 @@ use kube::runtime::watcher;
 use crate::context::Context;
 use crate::decide::decide;
 use crate::index::{Change, Index};
+use crate::look::{self, IRONIC};
 use crate::metrics::Metrics;
 use crate::model::{
     Adoption, DiscoveryView, Fitting, HostPlan, Key, Memory, Report, StatusPlan, Strays, Turn,
@@ -31,7 +32,7 @@ use crate::reason::Pass;
 use crate::report::{report, trouble, word};
 use crate::settings::Policy;
 use crate::sighting::Sighting;
-use crate::table::{self, IRONIC, Table};
+use crate::table::Table;
 use crate::waits::{IRONIC_RETRY, IRONIC_RETRY_MAX, READING_MAX, REFUSED_RETRY, SHORTEST_WAIT};
 use crate::{adopt, discovery, making, observe, status, text, write};
 
@@ -159,7 +160,7 @@ async fn stand_by(context: &Context) -> Infallible {
         if !context.kit.may_act() {
             let checked = context.ironic.check().await;
             let checked = checked.inspect_err(|error| context.metrics.ironic_failed(error));
-            table::told(context, checked.as_ref().err().map(|error| (error, IRONIC)));
+            look::told(context, checked.as_ref().err().map(|error| (error, IRONIC)));
         }
         tokio::time::sleep(context.policy.poll_interval).await;
     }
@@ -221,7 +222,7 @@ impl Controller for Context {
     async fn observe(&self, key: &Key, memory: &mut Memory) -> Result<Option<Seen>, Error> {
         Ok(match key {
             Key::All => {
-                table::look(self).await?;
+                look::look(self).await?;
                 Some(Seen::All)
             }
             Key::Discovery(key) => {

@@ -29,6 +29,7 @@ pub mod index;
 pub mod inventory;
 pub mod ip;
 pub mod labels;
+pub mod look;
 pub mod mac;
 pub mod machine;
 pub mod making;

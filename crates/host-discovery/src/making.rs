@@ -9,14 +9,14 @@ use controller_kit::engine::{Next, Outcome, Shared};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 
 use crate::context::Context;
-use crate::model::{HostPlan, Made};
+use crate::model::{HostPlan, Made, Order};
 use crate::observe::{self, MANY};
 use crate::reason::Reason;
 use crate::refusals::Cause;
 use crate::table::Table;
 use crate::text;
 use crate::waits::{FIRST_RETRY, MAKING_MAX, SEEN_MAX_AGE};
-use crate::write::{self, Order};
+use crate::write;
 
 /// New hosts of one pass that events tell of: a person reads some of them, and a flood must not double its cost by telling of
 /// itself.

@@ -436,6 +436,23 @@ pub enum Write {
     Driver(NodeDriver, String),
 }
 
+/// One host to be made.
+#[derive(Debug)]
+pub struct Order {
+    /// The resource whose machine it is.
+    pub resource: Resource,
+    /// The machine.
+    pub machine: Machine,
+    /// What was decided.
+    pub verdict: Verdict,
+    /// The host's name.
+    pub name: String,
+    /// When Ironic last showed the machine.
+    pub seen: Option<Instant>,
+    /// Whether there was room for the machine's hardware.
+    pub has_details: bool,
+}
+
 /// What came of making a host.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Made {

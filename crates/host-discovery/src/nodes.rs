@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Instant;
 
 use controller_kit::engine::ObjectKey;
-use ironic::Class;
+use ironic::{Class, Pager};
 
 use crate::hardware::HardwareDetails;
 use crate::index::Index;
@@ -23,6 +23,16 @@ use crate::reason::Reason;
 use crate::waits::{HANGS_AFTER, IRONIC_RETRY_MAX, REST_MAX};
 
 use track::{Settled, Track};
+
+/// A list of nodes.
+#[derive(Clone, Debug)]
+pub struct NodeList {
+    /// Whether it is one of all nodes, or of those that are newer than the newest one listed.
+    pub all: bool,
+    /// When it began.
+    pub began: Instant,
+    pub(crate) pages: Pager<ironic::Node>,
+}
 
 /// The state in which Ironic keeps what it discovered.
 pub const ENROLL: &str = "enroll";

@@ -19,14 +19,14 @@ use crate::context::Context;
 use crate::hardware::{HardwareDetails, LateFields};
 use crate::inventory::{Facts, MOST_PORTS, Port, bmc, has_all};
 use crate::machine::Reading;
+use crate::model::Order;
 use crate::node_id::NodeId;
-use crate::nodes::{Look, Read};
+use crate::nodes::{Look, NodeList, Read};
 use crate::reason::Pass;
 use crate::settings::HOSTS;
 use crate::sighting::Sighting;
 use crate::text;
 use crate::waits::{HANGS_AFTER, MAKING_MAX, READING_MAX, SEEN_MAX_AGE, SHORTEST_WAIT};
-use crate::write::Order;
 
 /// Bytes of an inventory that are read. Real ones have four to a hundred thousand.
 pub const MOST_INVENTORY: usize = 1 << 20;
@@ -39,16 +39,6 @@ const ATTEMPTS: u32 = 3;
 const LISTED: Detail = Detail::Fields(&["uuid", "name", "provision_state", "extra"]);
 const FIELDS: Detail = Detail::Fields(&["uuid", "name", "provision_state", "last_error", "extra"]);
 const PORT_FIELDS: Detail = Detail::Fields(&["uuid", "address", "node_uuid", "pxe_enabled"]);
-
-/// A list of nodes.
-#[derive(Clone, Debug)]
-pub struct NodeList {
-    /// Whether it is one of all nodes, or of those that are newer than the newest one listed.
-    pub all: bool,
-    /// When it began.
-    pub began: Instant,
-    pub(crate) pages: Pager<ironic::Node>,
-}
 
 /// Reads the next page of a list of all nodes, or of those that are new, and gives the list at its end. What a page shows is
 /// decided about before the next one comes: a list may have many pages, and Ironic may be slow.

@@ -4,35 +4,28 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use controller_kit::backoff;
+use controller_kit::engine::ObjectKey;
 use controller_kit::engine::queue::spread;
-use controller_kit::engine::{Class as Urgency, Error, ObjectKey};
 use ironic::Class;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::allowance::Allowance;
-use crate::context::Context;
 use crate::index::{Change, Index};
 use crate::inventory::Port;
 use crate::machine::Machine;
 use crate::model::{Asked, Key, Made, Observed, Reach, Unmarked};
 use crate::node_id::NodeId;
-use crate::nodes::{Look, Nodes};
-use crate::observe::{self, NodeList};
+use crate::nodes::{Look, NodeList, Nodes};
 use crate::refusals::{Cause, Refusals};
 use crate::resource::Resource;
 use crate::settings::Policy;
 use crate::text;
-use crate::waits::{FIRST_RETRY, HANGS_AFTER, IRONIC_RETRY, READING_MAX, SHORTEST_WAIT};
+use crate::waits::{FIRST_RETRY, IRONIC_RETRY, SHORTEST_WAIT};
 
-/// The conditions of readiness: that Ironic answers, and that it lists its nodes. Where it does not list them another replica
-/// would get none either: it does not lead instead, or the two would end each other for as long as that lasts.
-pub const IRONIC: &str = "ironic";
-const IRONIC_LISTS: &str = "ironic-lists";
 /// So many failures in a row are silence; one alone is told to nobody, and asked again soon.
 const MISSES: u32 = 3;
 /// Machines that are read at a time, those that hang among them.
-const MOST_READ: usize = 256;
-
+pub(crate) const MOST_READ: usize = 256;
 /// So many nodes are marked by each pass about all machines while machines are read or hosts are made: a mark takes Ironic as
 /// long as ten readings.
 const MARKS_BESIDE_WORK: usize = 1;
@@ -66,7 +59,7 @@ pub struct Table {
     /// Ports of nodes that are still to be read: the list does not show them again.
     pub found: HashMap<NodeId, Vec<Port>>,
     /// Hosts that went, or lost what they were known by, since all machines were last decided about.
-    gone: HashSet<ObjectKey>,
+    pub(crate) gone: HashSet<ObjectKey>,
     /// Whether hosts were made since.
     has_made: bool,
     /// Nodes that are being marked.
@@ -153,7 +146,7 @@ impl Table {
     }
 
     /// How long there is nothing to do, if nothing happens.
-    fn rest(&self) -> Duration {
+    pub(crate) fn rest(&self) -> Duration {
         // Where there is no room, the next one that is read makes some.
         let reads = self.may_read() && self.nodes.being_read().len() < MOST_READ;
         let looks = self.nodes.next_look().filter(|_| reads);
@@ -204,7 +197,7 @@ impl Table {
     }
 
     /// Whether it is time to ask Ironic: for all nodes, and whether that was never done.
-    fn next_list(&self) -> Option<(bool, bool)> {
+    pub(crate) fn next_list(&self) -> Option<(bool, bool)> {
         let now = Instant::now();
         let all = !self.answers() || now >= self.next_full || self.nodes.has_room_again();
         let is_first = self.reach == Reach::Unknown && self.list.is_none();
@@ -212,28 +205,25 @@ impl Table {
     }
 
     /// Takes notice of what came of asking Ironic at that time.
-    fn polled(&mut self, context: &Context, list: Option<NodeList>, now: Instant) {
+    pub(crate) fn polled(&mut self, list: Option<&NodeList>, policy: &Policy, now: Instant) {
         self.misses = 0;
         // There are more pages.
         let Some(list) = list else {
             self.next_poll = now;
             return;
         };
-        context.metrics.polled(list.all, list.began.elapsed().as_secs_f64());
         self.asked.poll = Some(Timestamp::now());
         if list.all {
             self.asked.full = self.asked.poll;
             self.listed = Some(list.began);
-            let unit = backoff::random_unit();
-            self.next_full = now + spread(context.policy.full_sync_interval, unit);
+            self.next_full = now + spread(policy.full_sync_interval, backoff::random_unit());
         }
-        self.next_poll = now + context.policy.poll_interval;
+        self.next_poll = now + policy.poll_interval;
         self.reach = Reach::Answers;
-        told(context, None);
     }
 
     /// The node after which the list was to go on is gone: so may be others.
-    fn lists_anew(&mut self, now: Instant) {
+    pub(crate) fn lists_anew(&mut self, now: Instant) {
         self.list = None;
         self.next_full = now;
         self.next_poll = now + SHORTEST_WAIT;
@@ -241,7 +231,7 @@ impl Table {
 
     /// Takes notice that Ironic did not list its nodes. Says whether that may pass. That Ironic answers, only a list tells: while
     /// lists fail, other answers say nothing of new machines.
-    fn unlisted(&mut self, error: &ironic::Error, interval: Duration) -> bool {
+    pub(crate) fn unlisted(&mut self, error: &ironic::Error, interval: Duration) -> bool {
         let (now, was, class) = (Instant::now(), self.answers(), error.class());
         self.misses += 1;
         // A list that failed for a while goes on where it was: one of many pages would else never end. Of those that it showed
@@ -291,7 +281,7 @@ impl Table {
     }
 
     /// The nodes that are marked next. Thousands of machines that come at once wait for none of these.
-    fn next_marks(&mut self) -> Vec<Unmarked> {
+    pub(crate) fn next_marks(&mut self) -> Vec<Unmarked> {
         let at_work = std::mem::take(&mut self.has_made) || self.nodes.has_unread(Instant::now());
         let unmarked = &mut self.nodes.unmarked;
         let most = if at_work { MARKS_BESIDE_WORK } else { unmarked.len() };
@@ -308,13 +298,8 @@ impl Table {
     }
 
     /// What is decided upon now, beside the machines.
-    fn look_at_discoveries(&mut self, context: &Context) {
-        self.resources = context.ours().iter().map(|it| Resource::read(it)).collect();
-        for unread in context.discoveries.broken.all().iter().map(|it| &it.metadata) {
-            if context.is_ours(unread) && unread.deletion_timestamp.is_none() {
-                self.resources.iter_mut().for_each(|it| it.give_way(unread));
-            }
-        }
+    pub(crate) fn look_at(&mut self, resources: Vec<Resource>) {
+        self.resources = resources;
         let now = Instant::now();
         self.nodes.grow_older(now);
         let (answers, reads) = (self.answers(), self.nodes.has_unread(now));
@@ -342,83 +327,6 @@ impl Table {
             self.next_poll = self.next_poll.min(now + SHORTEST_WAIT);
         }
         shown && self.nodes.left_out() == 0
-    }
-}
-
-/// Has all in the table that is to be decided upon: asks Ironic what is new where it is time, and has machines read whose turn
-/// it is.
-pub async fn look(context: &Context) -> Result<(), Error> {
-    // What is older than a list is taken notice of before it.
-    context.table.with(|it| it.nodes.unsettle(&std::mem::take(&mut it.gone), Instant::now()));
-    observe::learn_fields(context).await?;
-    if let Some((all, is_first)) = context.table.with(|it| it.next_list()) {
-        poll(context, all, is_first).await;
-    }
-    if context.table.with(|it| it.may_read()) {
-        hand_out(context).await;
-    }
-    let (marks, rest) = context.table.with(|it| {
-        let marks = it.next_marks();
-        it.look_at_discoveries(context);
-        (marks, it.rest())
-    });
-    for mark in marks {
-        context.lookout.enqueue(Key::Mark(mark), Urgency::Background);
-    }
-    context.lookout.enqueue_after(Key::All, Urgency::Urgent, rest);
-    Ok(())
-}
-
-/// Asks Ironic for what is new, or for all: one page.
-async fn poll(context: &Context, all: bool, is_first: bool) {
-    let now = Instant::now();
-    let asking = async {
-        // The first time everything is looked at, for the best sentence about what is wrong.
-        if is_first {
-            context.ironic.check().await?;
-        }
-        observe::within(READING_MAX, "the list of nodes", observe::poll(context, all)).await
-    };
-    match asking.await {
-        Ok(list) => context.table.with(|it| it.polled(context, list, now)),
-        Err(error) if error.class() == Class::MarkerGone => {
-            context.table.with(|it| it.lists_anew(now));
-        }
-        Err(error) => {
-            let checked = observe::within(HANGS_AFTER, "Ironic", context.ironic.check()).await;
-            let lacking = if checked.is_ok() { IRONIC_LISTS } else { IRONIC };
-            context.metrics.ironic_failed(&error);
-            let interval = context.policy.poll_interval;
-            if !context.table.with(|it| it.unlisted(&error, interval)) {
-                told(context, Some((&error, lacking)));
-            }
-        }
-    }
-    let left_out = context.table.with(|it| it.nodes.left_out());
-    context.metrics.left_out.set(i64::try_from(left_out).unwrap_or(i64::MAX));
-}
-
-/// Has machines read whose turn it is.
-async fn hand_out(context: &Context) {
-    let (due, lists) =
-        context.table.with(|it| (it.nodes.due(Instant::now(), usize::MAX), it.list.is_some()));
-    // Ports are shown once: before the last page of nodes nobody knows yet for which of them they are wanted.
-    if !due.is_empty() && !lists {
-        observe::list_ports(context, &due).await;
-    }
-    let room = context.table.with(|it| MOST_READ.saturating_sub(it.nodes.being_read().len()));
-    context.read(due.into_iter().take(room));
-}
-
-/// Shows whether Ironic answers, or else which condition of readiness is lacking.
-pub fn told(context: &Context, failure: Option<(&ironic::Error, &'static str)>) {
-    let readiness = &context.kit.readiness;
-    context.metrics.ironic_reachable.set(failure.is_none().into());
-    for it in [IRONIC, IRONIC_LISTS] {
-        match failure {
-            Some((error, lacking)) if lacking == it => readiness.not_ready(it, &error.to_string()),
-            _ => readiness.ready(it),
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! All writes: new hosts, approvals that are settled, and the status; in Ironic a node's mark and its driver.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use api_types::metal3::{
     BareMetalHost, BareMetalHostDiscovery, BareMetalHostDiscoveryStatus, HardwareDetail,
@@ -22,36 +22,17 @@ use crate::hardware::HardwareDetails;
 use crate::host::new_host;
 use crate::index::Change;
 use crate::inventory::printable;
-use crate::machine::Machine;
-use crate::model::{Adoption, Approvals, Made, Unmarked, Verdict};
+use crate::model::{Adoption, Approvals, Made, Order, Unmarked, Verdict};
 use crate::node_id::NodeId;
 use crate::nodes::{ENROLL, HAD_HOST};
 use crate::observe;
 use crate::reason::Notice;
 use crate::refusals::{Cause, LONGEST_TEXT};
-use crate::resource::Resource;
 use crate::sighting::Sighting;
 use crate::status;
 use crate::table::Table;
 use crate::text;
 use crate::waits::MAKING_MAX;
-
-/// One host to be made.
-#[derive(Debug)]
-pub struct Order {
-    /// The resource whose machine it is.
-    pub resource: Resource,
-    /// The machine.
-    pub machine: Machine,
-    /// What was decided.
-    pub verdict: Verdict,
-    /// The host's name.
-    pub name: String,
-    /// When Ironic last showed the machine.
-    pub seen: Option<Instant>,
-    /// Whether there was room for the machine's hardware.
-    pub has_details: bool,
-}
 
 /// Makes a host. It is in the index before this returns, so that the next pass knows it.
 pub async fn create(context: &Context, order: &Order) -> Made {
