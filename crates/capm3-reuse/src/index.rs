@@ -11,8 +11,9 @@ use api_types::metal3::{BareMetalHost, CachedHost};
 use k8s_openapi::jiff::Timestamp;
 
 use self::bag::{Bag, all_from, place};
-use crate::host::{self, Exclusion};
+use crate::host;
 use crate::reservation::{self, Kept, Owner};
+use crate::seen::{Choice, Unfit};
 use crate::selector::{Labels, Selector};
 
 mod bag;
@@ -44,38 +45,6 @@ impl Wish {
     fn takes_name(&self, host: &str) -> bool {
         self.name_bytes.is_none_or(|most| host.len() <= most)
     }
-}
-
-/// What there is for a machine.
-#[derive(Clone, Debug, Default)]
-pub struct Choice {
-    /// A host kept for its owner that is ready.
-    pub kept: Option<Arc<CachedHost>>,
-    /// A healthy host kept for its owner that will be ready.
-    pub on_its_way: Option<String>,
-    /// Whether as many machines of its owner wait before it as such hosts are on their way.
-    pub behind: bool,
-    /// A host kept for its owner that is no good, and why.
-    pub unfit: Option<(String, Unfit)>,
-    /// A free host that is ready.
-    pub free: Option<Arc<CachedHost>>,
-    /// A host that would be free but for CAPM3's label, which keeps it; only where there is no other.
-    pub labelled: Option<String>,
-}
-
-/// Why a host that is kept for its owner is no good for a machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unfit {
-    /// Its selector wants others.
-    NotSelected,
-    /// Another installation looks after it.
-    OfOthers,
-    /// With its name the provider ID is too long.
-    LongName,
-    /// It is not newly claimed.
-    Excluded(Exclusion),
-    /// It will not be ready.
-    NeverReady,
 }
 
 /// For what a machine waits.

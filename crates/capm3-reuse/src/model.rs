@@ -17,13 +17,13 @@ use kube::Api;
 use serde_json::{Map, Value};
 
 use crate::host;
-use crate::index::{Choice, Index, Wants};
+use crate::index::{Index, Wants};
 use crate::machine::is_same;
 use crate::reason::Reason;
 use crate::reservation::{Kept, Owner};
 use crate::scale::Bounds;
 use crate::seen::{
-    Data, HostSeen, Hosts, Node, NodeSeen, OwnerSeen, Parent, Reuse, Sought, Verdict,
+    Choice, Data, HostSeen, Hosts, Node, NodeSeen, OwnerSeen, Parent, Reuse, Sought, Verdict,
 };
 
 /// How long one and the same host is tried before another is better: so long that who refuses everything makes few writes,

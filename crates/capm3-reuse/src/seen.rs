@@ -1,10 +1,13 @@
 //! Facts of which what a pass sees is made.
 
+use std::sync::Arc;
+
 use api_types::capi::{Cluster, Machine};
-use api_types::metal3::BareMetalHost;
+use api_types::metal3::{BareMetalHost, CachedHost};
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 
+use crate::host::Exclusion;
 use crate::reason::Reason;
 use crate::reservation::Owner;
 
@@ -203,4 +206,47 @@ pub struct Hosts {
     pub free: i32,
     /// They would take these as well, but for what may pass: an error, a pause, an inspection.
     pub unready: i32,
+}
+
+/// What a rule wants of the label with its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operator {
+    OneOf,
+    NoneOf,
+    Has,
+    Lacks,
+    Above,
+    Below,
+}
+
+/// What there is for a machine.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    /// A host kept for its owner that is ready.
+    pub kept: Option<Arc<CachedHost>>,
+    /// A healthy host kept for its owner that will be ready.
+    pub on_its_way: Option<String>,
+    /// Whether as many machines of its owner wait before it as such hosts are on their way.
+    pub behind: bool,
+    /// A host kept for its owner that is no good, and why.
+    pub unfit: Option<(String, Unfit)>,
+    /// A free host that is ready.
+    pub free: Option<Arc<CachedHost>>,
+    /// A host that would be free but for CAPM3's label, which keeps it; only where there is no other.
+    pub labelled: Option<String>,
+}
+
+/// Why a host that is kept for its owner is no good for a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// Its selector wants others.
+    NotSelected,
+    /// Another installation looks after it.
+    OfOthers,
+    /// With its name the provider ID is too long.
+    LongName,
+    /// It is not newly claimed.
+    Excluded(Exclusion),
+    /// It will not be ready.
+    NeverReady,
 }

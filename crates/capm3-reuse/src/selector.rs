@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use api_types::capm3::{HostSelector, Requirement};
 use controller_kit::config::is_label_value;
 
+use crate::seen::Operator;
 use crate::text;
 
 /// Labels of an object.
@@ -16,17 +17,6 @@ pub struct Selector {
     /// Labels that a host must have.
     pub equals: Labels,
     rules: Vec<LabelRule>,
-}
-
-/// What a rule wants of the label with its key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operator {
-    OneOf,
-    NoneOf,
-    Has,
-    Lacks,
-    Above,
-    Below,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,11 +9,9 @@ use kube::ResourceExt as _;
 use serde_json::Value;
 
 use crate::host::{self, Exclusion};
-use crate::index::{Choice, Unfit};
 use crate::machine::is_same;
 use crate::reservation::Owner;
-use crate::seen::{HostSeen, Hosts, Node, Sought};
-use crate::selector::Operator;
+use crate::seen::{Choice, HostSeen, Hosts, Node, Operator, Sought, Unfit};
 
 pub(crate) const UNOWNED: &str = "No Machine owns this Metal3Machine";
 pub(crate) const MACHINE_DELETING: &str =

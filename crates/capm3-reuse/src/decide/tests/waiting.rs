@@ -3,10 +3,10 @@
 use super::leaving::reporting;
 use super::*;
 use crate::host::Exclusion;
-use crate::index::Unfit;
 use crate::machine::was_associated;
 use crate::machine::{host_name_bytes, is_housed};
 use crate::model::Claimed;
+use crate::seen::Unfit;
 
 fn told(decision: &Decision, kind: &str) -> (String, String) {
     let report = decision.writes.iter().find_map(|step| match step {
