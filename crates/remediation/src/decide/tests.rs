@@ -344,26 +344,6 @@ fn the_host_is_held_until_nothing_runs_on_the_node_or_the_time_is_over() {
 }
 
 #[test]
-fn a_taint_that_somebody_took_off_is_set_again_and_its_mark_goes_with_the_try() {
-    let taken_off = |busy| NodeSeen::Here(Node { busy, taint: Taint::TakenOff, ..node() });
-    let busy = edit(off(), |seen| seen.node = taken_off(3));
-    assert!(now(&busy, 5).acts.contains(&Act::Taint), "{:?}", now(&busy, 5));
-    let idle = edit(off(), |seen| seen.node = taken_off(0));
-    assert_eq!(now(&idle, 5).acts[0], Act::Taint);
-    let late = edit(busy, |seen| seen.request.standing = said(&now(seen, 5)));
-    let history = writes(&now(&late, 125))[0].history.clone().unwrap();
-    assert_eq!(
-        history.0[0].fenced.as_deref().unwrap(),
-        crate::text::left_alone(crate::text::NOT_TAINTED)
-    );
-    let withdrawn = edit(recovering(), |seen| {
-        seen.request.deleting = Some(at(30));
-        seen.node = taken_off(0);
-    });
-    assert!(now(&withdrawn, 31).acts.contains(&Act::Untaint), "{:?}", now(&withdrawn, 31));
-}
-
-#[test]
 fn a_workload_cluster_that_does_not_answer_delays_the_reboot_by_its_deadline_only() {
     let away = |seen: Observed| {
         edit(seen, |seen| seen.node = NodeSeen::NoAccess("certificate expired".to_owned()))
