@@ -68,18 +68,17 @@ pub(crate) fn run(name: Option<&str>) -> anyhow::Result<()> {
     let many = format!("--test-threads={}", 3 * processors);
     let few = format!("--test-threads={processors}");
     let all = ["--lib", "--bins", "--tests"];
-    let mut tally = match name {
-        Some(name) => follow(&tests(0, &all, &[&many, name]))?,
-        None => {
-            // What computes fills the time in which the stories wait: behind them, so that none of them waits for it.
-            let pure = [all.as_slice(), &["--exclude", "stories"]].concat();
-            let stories = ["--test", "stories"];
-            side_by_side(&[
-                tests(0, &stories, &[&many, "--skip", SWEEPS]),
-                tests(5, &stories, &[&few, SWEEPS]),
-                tests(10, &pure, &[&few]),
-            ])?
-        }
+    let mut tally = if let Some(name) = name {
+        follow(&tests(0, &all, &[&many, name]))?
+    } else {
+        // What computes fills the time in which the stories wait: behind them, so that none of them waits for it.
+        let pure = [all.as_slice(), &["--exclude", "stories"]].concat();
+        let stories = ["--test", "stories"];
+        side_by_side(&[
+            tests(0, &stories, &[&many, "--skip", SWEEPS]),
+            tests(5, &stories, &[&few, SWEEPS]),
+            tests(10, &pure, &[&few]),
+        ])?
     };
     if name.is_none_or(|name| ALONE.contains(name)) {
         tally.add(follow(&tests(0, &["--test", "stories"], &["--ignored", "--exact", ALONE]))?);

@@ -52,12 +52,12 @@ const WORKS: &[Work] = &[
     // The smallest one, which is nothing but the kit: what every other has to pay at least.
     Work { controller: "minimal", is_example: true, megabytes: 12.0, ..Work::SMALL },
     // It lists and reads before each write, for the sake of an example: there is no share that it has to reach.
-    Work { controller: "sample", work: Some(|it| Box::pin(sample::work(it))), ..Work::SMALL },
+    Work { controller: "sample", figures: Some(|it| Box::pin(sample::work(it))), ..Work::SMALL },
     // Ironic with its database is slower than the API server, so there is no share of that to reach.
     Work {
         controller: "bmo-reboot",
         crds: &[Group::Metal3],
-        work: Some(|it| Box::pin(bmo_reboot::work(it))),
+        figures: Some(|it| Box::pin(bmo_reboot::work(it))),
         ..Work::SMALL
     },
     Work {
@@ -65,14 +65,14 @@ const WORKS: &[Work] = &[
         also: &["--example=selection"],
         crds: &[Group::Metal3, Group::Capm3],
         share: 0.8,
-        work: Some(|it| Box::pin(capm3_reuse::work(it))),
+        figures: Some(|it| Box::pin(capm3_reuse::work(it))),
         ..Work::SMALL
     },
     Work {
         controller: "clusterpool-inventory",
         crds: &[Group::Hive],
         share: 0.8,
-        work: Some(|it| Box::pin(clusterpool_inventory::work(it))),
+        figures: Some(|it| Box::pin(clusterpool_inventory::work(it))),
         ..Work::SMALL
     },
     // What it takes to read the machines from Ironic is told apart from what it takes to make hosts of them.
@@ -81,7 +81,7 @@ const WORKS: &[Work] = &[
         crds: &[Group::Metal3],
         takes_peers: false,
         environment: host_discovery::ENVIRONMENT,
-        work: Some(|it| Box::pin(host_discovery::work(it))),
+        figures: Some(|it| Box::pin(host_discovery::work(it))),
         ..Work::SMALL
     },
     // What it reaches is compared with bare requests among its own figures: most of its writes can wait, and do.
@@ -89,7 +89,7 @@ const WORKS: &[Work] = &[
         controller: "remediation",
         crds: &[Group::Metal3, Group::Capm3],
         takes_peers: false,
-        work: Some(|it| Box::pin(remediation::work(it))),
+        figures: Some(|it| Box::pin(remediation::work(it))),
         ..Work::SMALL
     },
 ];
@@ -171,7 +171,7 @@ struct Work {
     /// Share of what the API server takes that it has to reach, where it makes many objects.
     share: f64,
     /// What it reaches, and what nobody else is asked for.
-    work: Option<AtWork>,
+    figures: Option<AtWork>,
 }
 
 impl Work {
@@ -185,7 +185,7 @@ impl Work {
         takes_peers: true,
         megabytes: 15.0,
         share: 0.0,
-        work: None,
+        figures: None,
     };
 
     /// What cargo is told to build.
@@ -511,7 +511,7 @@ async fn at_rest(program: &Program<'_>, report: &mut Report) -> anyhow::Result<(
 
 /// What it reaches, and what only it is asked for.
 async fn at_work(program: &Program<'_>, report: &mut Report) -> anyhow::Result<()> {
-    let Some(work) = program.work.work else { return Ok(()) };
+    let Some(work) = program.work.figures else { return Ok(()) };
     let what = format!("{}: its work", report.rows[program.row].name());
     let figures = Figures { row: program.row, report };
     step_async(&what, work(Trial { ground: program.ground, program, figures })).await
