@@ -6,7 +6,7 @@ use api_types::capm3::{Metal3Machine, Metal3MachineStatus};
 use api_types::condition::{self, Condition};
 use api_types::names::capi::{CONDITION_PAUSED, CONDITION_READY};
 use api_types::names::capm3::{
-    CONDITION_ASSOCIATED, CONDITION_DATA_READY, CONDITIONS_OF_CAPM3_ALONE,
+    CONDITION_ASSOCIATED, CONDITION_DATA_READY, CONDITION_METADATA_ASSOCIATED, CONDITION_NODE_READY,
 };
 use controller_kit::engine::Reason as _;
 use controller_kit::events::shorten;
@@ -168,11 +168,14 @@ pub fn patch(machine: &Metal3Machine, report: &Report, now: Timestamp) -> Option
     (!status.is_empty()).then_some(Value::Object(status))
 }
 
+/// Conditions that CAPM3 alone writes.
+const CONDITIONS_OF_CAPM3: [&str; 2] = [CONDITION_METADATA_ASSOCIATED, CONDITION_NODE_READY];
+
 /// Leaves out what CAPM3's controller said and may not correct any more: a machine that is up would look broken for ever. Whether there
 /// was anything.
 fn leave_out(conditions: &mut Vec<Condition>) -> bool {
     let before = conditions.len();
-    conditions.retain(|it| !CONDITIONS_OF_CAPM3_ALONE.contains(&it.r#type.as_str()));
+    conditions.retain(|it| !CONDITIONS_OF_CAPM3.contains(&it.r#type.as_str()));
     conditions.len() < before
 }
 
@@ -346,7 +349,7 @@ mod tests {
 
     #[test]
     fn what_only_capm3_would_correct_goes_with_the_first_report() {
-        let theirs = CONDITIONS_OF_CAPM3_ALONE.map(|kind| Condition {
+        let theirs = CONDITIONS_OF_CAPM3.map(|kind| Condition {
             r#type: kind.to_owned(),
             status: "False".to_owned(),
             ..Condition::default()

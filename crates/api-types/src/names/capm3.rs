@@ -46,9 +46,9 @@ pub const NODE_SHUTDOWN: &str = "nodeshutdown";
 
 /// Condition of a `Metal3Machine`: it has a host. Written by `capm3-reuse`.
 pub const CONDITION_ASSOCIATED: &str = "AssociateBareMetalHost";
-/// Conditions of a `Metal3Machine` that CAPM3's controller writes: its metadata is on its host, and its node is ready. Removed by
-/// `capm3-reuse`.
-pub const CONDITIONS_OF_CAPM3_ALONE: [&str; 2] =
-    ["AssociateMetal3MachineMetaData", "KubernetesNodeReady"];
+/// Condition of a `Metal3Machine`: its host has what the machine is given of itself. Written by CAPM3 alone.
+pub const CONDITION_METADATA_ASSOCIATED: &str = "AssociateMetal3MachineMetaData";
+/// Condition of a `Metal3Machine`: its node has its provider ID. Written by CAPM3 alone.
+pub const CONDITION_NODE_READY: &str = "KubernetesNodeReady";
 /// Condition of a `Metal3Machine`: its rendered data is there. Written by `capm3-reuse`.
 pub const CONDITION_DATA_READY: &str = "Metal3DataReady";
