@@ -150,9 +150,12 @@ fn listed_and_watched<K: Watchable>(
     streamed.take_while(|event| ready(!is_refused_stream(event))).chain(paged)
 }
 
-/// Whether an API server says that it does not know how to begin a watch with all objects.
+/// Whether no watch begins with all objects: the API server does not know how to, or whoever asks may only list.
 fn is_refused_stream<K>(event: &Event<K>) -> bool {
-    matches!(event, Err(watcher::Error::WatchStartFailed(kube::Error::Api(status))) if status.code == 422)
+    let Err(watcher::Error::WatchStartFailed(kube::Error::Api(status))) = event else {
+        return false;
+    };
+    [403, 422].contains(&status.code)
 }
 
 /// Begins the watches of a kind. The process does not act before all of them have listed it.
