@@ -19,9 +19,6 @@ use crate::{cargo, lint};
 const ALONE: &str =
     "pods::upgrade::upgrades_of_the_other_four_under_load_do_nothing_twice_and_leave_no_gap";
 
-/// Part of the names of stories that compute most of the time.
-const SWEEPS: &str = "sweeps::";
-
 /// Checks the text, installs the real parts, runs the tests, and ends with one line that counts them.
 ///
 /// # Errors
@@ -53,35 +50,23 @@ pub(crate) fn run(name: Option<&str>) -> anyhow::Result<()> {
     // Tests write there which of them this machine is not fit for.
     let skipped = cache::RunDir::new("skipped")?;
     let skipped = skipped.path().join("tests");
-    let tests = |nice: u32, which: &[&str], how: &[&str]| {
+    let tests = |which: &[&str], how: &[&str]| {
         let mut tests = cargo();
         // The time of each test is told only under this variable, which must not reach the compiler.
-        let runner = format!("runner=['nice','-n','{nice}','env','RUSTC_BOOTSTRAP=1']");
-        tests.args(["--config", &format!("target.'cfg(unix)'.{runner}")]);
+        tests.args(["--config", "target.'cfg(unix)'.runner=['env','RUSTC_BOOTSTRAP=1']"]);
         tests.args(["test", "--workspace", "--locked", "--no-fail-fast"]).args(which);
         tests.args(["--", "-Zunstable-options", "--report-time"]).args(how);
         tests.env(FILE_VARIABLE, &skipped);
         tests
     };
-    let processors = std::thread::available_parallelism().map_or(2, usize::from);
     // Most of a story is waiting for somebody else's timer, so more of them go on than there are processors.
-    let many = format!("--test-threads={}", 3 * processors);
-    let few = format!("--test-threads={processors}");
-    let all = ["--lib", "--bins", "--tests"];
-    let mut tally = if let Some(name) = name {
-        follow(&tests(0, &all, &[&many, name]))?
-    } else {
-        // What computes fills the time in which the stories wait: behind them, so that none of them waits for it.
-        let pure = [all.as_slice(), &["--exclude", "stories"]].concat();
-        let stories = ["--test", "stories"];
-        side_by_side(&[
-            tests(0, &stories, &[&many, "--skip", SWEEPS]),
-            tests(5, &stories, &[&few, SWEEPS]),
-            tests(10, &pure, &[&few]),
-        ])?
-    };
+    let processors = std::thread::available_parallelism().map_or(2, usize::from);
+    let threads = format!("--test-threads={}", 3 * processors);
+    let mut how = vec![threads.as_str()];
+    how.extend(name);
+    let mut tally = follow(&tests(&["--lib", "--bins", "--tests"], &how))?;
     if name.is_none_or(|name| ALONE.contains(name)) {
-        tally.add(follow(&tests(0, &["--test", "stories"], &["--ignored", "--exact", ALONE]))?);
+        tally.add(follow(&tests(&["--test", "stories"], &["--ignored", "--exact", ALONE]))?);
     }
     tally.skip(&std::fs::read_to_string(&skipped).unwrap_or_default());
     cache::sweep();
@@ -190,19 +175,6 @@ impl Tally {
 fn is_done(command: &Command) -> anyhow::Result<bool> {
     let (mut child, _held) = process::tied(command, Stdio::inherit(), Stdio::inherit())?;
     Ok(child.wait()?.success())
-}
-
-/// Runs several programs with tests at once, and counts them together.
-fn side_by_side(all: &[Command]) -> anyhow::Result<Tally> {
-    let mut tally = Tally { succeeded: true, ..Tally::default() };
-    std::thread::scope(|scope| {
-        let running: Vec<_> = all.iter().map(|tests| scope.spawn(|| follow(tests))).collect();
-        for one in running {
-            let counted = one.join().map_err(|_| anyhow::anyhow!("a run ended in a panic"))??;
-            tally.add(counted);
-        }
-        Ok(tally)
-    })
 }
 
 /// Runs the tests, shows what they print, counts.
