@@ -198,6 +198,10 @@ impl Context {
     /// Has the hosts looked at that are kept under a label, or all that are kept. An owner that is not watched is asked for each
     /// time: its machines alone are no reason, and it is looked at from time to time.
     fn wake_kept(&self, namespace: &str, label: Option<&str>) {
+        self.wake_later(self.kept_by(namespace, label).into_iter().map(Key::Host));
+    }
+
+    fn kept_by(&self, namespace: &str, label: Option<&str>) -> Vec<ObjectKey> {
         let is_watched = |key: &ObjectKey| {
             let host = self.caches.hosts.get(key);
             match host.and_then(|it| Kept::of(&it)) {
@@ -207,8 +211,7 @@ impl Context {
         };
         let kept = self.index.with(|index| index.kept(namespace, label));
         let kept = kept.into_iter().map(|it| ObjectKey::new(namespace, &it));
-        let kept = kept.filter(|it| label.is_none() || is_watched(it));
-        self.wake_later(kept.map(Key::Host));
+        kept.filter(|it| label.is_none() || is_watched(it)).collect()
     }
 }
 
@@ -221,4 +224,44 @@ fn thing(namespace: &str, host: &str) -> String {
 fn metal3_machine(machine: &Machine) -> Option<&str> {
     let named = &machine.spec.infrastructure_ref;
     named.name.as_deref().filter(|_| named.kind.as_deref() == Some("Metal3Machine"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::context::Caches;
+    use crate::context::tests::{no_caches, nowhere, store};
+    use crate::decide::tests::{cached, host, kept_for, owner, with};
+    use crate::reservation::Owner;
+
+    /// Or each of its machines would cost requests, as often as its status is written.
+    #[tokio::test]
+    async fn a_host_whose_owner_is_not_watched_is_not_looked_at_for_each_of_its_machines() {
+        let plane = Owner {
+            api_version: "controlplane.cluster.x-k8s.io/v1beta2".to_owned(),
+            kind: "KubeadmControlPlane".to_owned(),
+            name: "kcp".to_owned(),
+            uid: "kcp-uid".to_owned(),
+        };
+        let kept = [("of-md", owner()), ("of-kcp", plane)].map(|(name, owner)| {
+            (owner.label(), cached(&with(&host(name, "available"), &kept_for(&owner))))
+        });
+        let hosts = kept.iter().map(|(_, it)| (**it).clone()).collect();
+        let context = nowhere(Caches { hosts: store(hosts, ()), ..no_caches() }, None);
+        for (_, it) in &kept {
+            let name = it.name_any();
+            context.index.with(|index| index.update("ns", &name, Some(Arc::clone(it))));
+        }
+        let woken = |label: Option<&str>| {
+            let mut all: Vec<_> =
+                context.kept_by("ns", label).into_iter().map(|it| it.name).collect();
+            all.sort();
+            all
+        };
+        assert_eq!(woken(Some(&kept[0].0)), ["of-md"]);
+        assert_eq!(woken(Some(&kept[1].0)), [""; 0]);
+        assert_eq!(woken(None), ["of-kcp", "of-md"], "its Cluster is another matter");
+    }
 }
